@@ -1,0 +1,63 @@
+#pragma once
+
+// The two ends of one edge, as the loop sees them. Siblings: shm, remote, gloo, fake (local edges have no ports: the consumer reads
+// the producer's value). All calls are made by the loop's thread (the session's, at the client's end), and none blocks.
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/channel/header.h"
+#include "common/device/device.h"
+#include "common/device/event.h"
+#include "common/tensor/tensor.h"
+
+namespace weft {
+
+// A tensor or the error in its place, with the event after which either may be looked at.
+struct Value {
+  Tensor tensor;
+  EventRef event;
+  TaskErrorRef error;
+};
+
+enum class PortState {
+  kReady,    // the next op may be issued
+  kWaiting,  // no credit, or nothing has come; the doorbell rings when that changes
+  kClosed,   // never again: closed() says why
+};
+
+class SendPort {
+ public:
+  virtual ~SendPort() = default;
+  // May Send(execution) be called? Executions come in order, from 0.
+  virtual PortState Poll(int64_t execution) = 0;
+  // Issues the transfer of `value`, whose event is ready or can be waited for by `stream`'s device. A value with an error travels as
+  // a header alone, in the place of the payload. When the event is ready, the channel reads the tensor no more.
+  // Pre: Poll(execution) == kReady. Errors: OutOfRange (value exceeds what the edge reserves), Unavailable (peer gone).
+  virtual absl::StatusOr<EventRef> Send(int64_t execution, const Value& value, Stream* stream) = 0;
+  // What Poll waits for, in words: "w3 to release execution 4 (2 of 2 slots taken)".
+  virtual std::string WaitsFor() const = 0;
+  virtual absl::Status closed() const = 0;
+};
+
+class RecvPort {
+ public:
+  virtual ~RecvPort() = default;
+  // May Recv(execution) be called? For buffered channels: a message has come. Executions come in order, from 0.
+  virtual PortState Poll(int64_t execution) = 0;
+  // Issues the receive into `buffer` (device memory of the edge's reserved bytes), or, on a channel with ZeroCopy(), points into the
+  // channel's own memory, which stays valid until Release(execution). `*out` is filled by the time the event is ready, and must
+  // live until then; a message that does not fit the edge fills out->error (naming the edge) and never fails the port.
+  // Pre: Poll(execution) == kReady.
+  virtual absl::StatusOr<EventRef> Recv(int64_t execution, const Tensor& buffer, Value* out, Stream* stream) = 0;
+  // The value of `execution` is read no more: gives its slot back to the sender. In order.
+  virtual void Release(int64_t execution) = 0;
+  virtual bool ZeroCopy() const = 0;
+  // What Poll waits for: "w0 to write execution 5".
+  virtual std::string WaitsFor() const = 0;
+  virtual absl::Status closed() const = 0;
+};
+
+}  // namespace weft

@@ -1,0 +1,65 @@
+#pragma once
+
+// A device as the loop sees it: memory, and streams on which work runs in order. Siblings: cpu, cuda, fake.
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/device/event.h"
+#include "common/tensor/tensor.h"
+#include "weft/v1/plan.pb.h"
+
+namespace weft {
+
+// A stream's unit of work.
+struct Work {
+  // Where `run` is called. kInline: on the calling (loop) thread at once; for CUDA the only way, since a launch does not block.
+  // kThread: on the device's compute thread, in the order of launches.
+  enum Where { kInline, kThread };
+  Where where = kInline;
+  // Does the work, or puts it on the device's native stream. Whatever it returns is handed to `*status` before the event is ready.
+  std::function<absl::Status()> run;
+  // Holds the stream for so long after `run` without burning a core (std.Delay on CPU). Read after `run` returned.
+  Nanos* hold = nullptr;
+  absl::Status* status = nullptr;
+};
+
+// In-order queue of work of one lane. Used by the loop's thread only.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  // Queues `work` behind everything before it, without blocking. The returned event is ready when it is done, status included.
+  virtual absl::StatusOr<EventRef> Launch(Work work) = 0;
+  // Later work of this stream waits for `event`. Pre: the device's CanWaitFor(event).
+  virtual void WaitFor(const EventRef& event) = 0;
+  // cudaStream_t, or nullptr.
+  virtual void* native() const { return nullptr; }
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual std::string kind() const = 0;  // "cpu", "cuda"
+
+  // `lane` decides the priority where the device has any.
+  virtual absl::StatusOr<std::unique_ptr<Stream>> NewStream(v1::LaneKind lane) = 0;
+
+  // Memory of `bytes` on the device, 256-byte aligned, contents undefined; freed with the last reference.
+  // ResourceExhausted names the size.
+  virtual absl::StatusOr<std::shared_ptr<void>> Allocate(size_t bytes) = 0;
+
+  // How many ops of one lane may be issued before the first is done. 1: the loop waits for each op (CPU); more: the stream queues.
+  virtual int QueueDepth() const = 0;
+
+  // Whether Stream::WaitFor can wait for this event on the device, so that the loop need not wait for it on the host.
+  virtual bool CanWaitFor(const EventRef& event) const = 0;
+
+  // First unrecoverable error of the device, such as an illegal address; OK while it works. The worker then exits.
+  virtual absl::Status Health() const { return absl::OkStatus(); }
+};
+
+}  // namespace weft

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <atomic>
+#include <limits>
+#include <memory>
+
+#include "common/base/clock.h"
+
+namespace weft {
+
+// A moment in a lane's work. Whoever reads a value whose event is set waits for it first. Thread-safe.
+class Event {
+ public:
+  // ReadyAt() of an event whose time nobody knows: a doorbell will ring.
+  static constexpr Nanos kUnknown = std::numeric_limits<Nanos>::max();
+
+  virtual ~Event() = default;
+  // Whether the work before it is done and its effects are visible to the caller. Never blocks.
+  virtual bool Ready() const = 0;
+  // When to ask again if no doorbell rings before.
+  virtual Nanos ReadyAt() const { return kUnknown; }
+};
+
+// nullptr means ready.
+using EventRef = std::shared_ptr<Event>;
+
+inline bool IsReady(const EventRef& e) { return e == nullptr || e->Ready(); }
+
+// Set once by some thread; what that thread wrote before is then visible.
+class ManualEvent : public Event {
+ public:
+  bool Ready() const override { return done_.load(std::memory_order_acquire); }
+  void Set() { done_.store(true, std::memory_order_release); }
+
+ private:
+  std::atomic<bool> done_{false};
+};
+
+// Ready from a time on.
+class TimedEvent : public Event {
+ public:
+  TimedEvent(const Clock* clock, Nanos at) : clock_(clock), at_(at) {}
+  bool Ready() const override { return clock_->Now() >= at_; }
+  Nanos ReadyAt() const override { return at_; }
+
+ private:
+  const Clock* const clock_;
+  const Nanos at_;
+};
+
+}  // namespace weft

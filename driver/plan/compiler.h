@@ -1,0 +1,41 @@
+#pragma once
+
+// From a graph to a verified plan: the passes of driver/plan in their order.
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/classes/signature.h"
+#include "common/plan/plan.h"
+#include "weft/v1/graph.pb.h"
+
+namespace weft {
+
+struct ClusterWorker {
+  std::string name;
+  std::string host_id;
+  std::string device = "cpu";  // "cpu" or "cuda"
+};
+
+// What the compiler knows of the machines.
+struct Cluster {
+  std::vector<ClusterWorker> workers;
+  std::string client_host_id;  // where client edges end: the driver's host
+  uint64_t ipc_crossover_bytes = 1 << 20;
+};
+
+// One host and CPU workers as named in the graph, in natural order of their names; "w0" if it names none.
+Cluster ClusterFromGraph(const v1::Graph& graph);
+
+// Seconds that each pass took, for `weft plan --timing` and benchmarks.
+struct CompileTimes {
+  std::vector<std::pair<std::string, double>> passes;
+};
+
+// InvalidArgument: the graph is wrong, or does not fit the cluster (every problem, one a line). ResourceExhausted: the byte limit cannot
+// be met (names the worker, the op and the bytes), or the plan would exceed kMaxOps. Internal: the verifier found a bug of a pass.
+absl::StatusOr<Plan> Compile(const v1::Graph& graph, const ClassTable& classes, const Cluster& cluster,
+                             CompileTimes* times = nullptr);
+
+}  // namespace weft

@@ -1,0 +1,55 @@
+#pragma once
+
+// Pass 9: a discrete-event simulation of a plan. Integer time, deterministic. It runs the same rules as worker/run: lanes in order,
+// waits with execution distance, credits, rendezvous and buffered transfers, groups, admission.
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/base/clock.h"
+#include "common/plan/plan.h"
+
+namespace weft {
+
+struct CostModel {
+  // Time that the compute lane is held by a node's call. Default: std.Delay's duration, else 0.
+  std::function<Nanos(const Plan&, const PlanNode&)> compute;
+  // Time of a transfer on an edge. Default: an emulated link's latency + bytes / bandwidth, else 0.
+  std::function<Nanos(const Plan&, const PlanEdge&)> transfer;
+  // Time of a collective from when all members have issued it. Default 0.
+  std::function<Nanos(const Plan&, const PlanGroup&)> collective;
+
+  static CostModel Default();
+};
+
+struct SimOptions {
+  int64_t executions = 1;
+  // Executions admitted at once; execution k is admitted when k - in_flight is done everywhere it has outputs. 0: as the plan's options say.
+  int32_t in_flight = 0;
+  // Record every op's times (memory: 24 bytes an op and execution).
+  bool record = true;
+};
+
+struct SimEvent {
+  int32_t op = 0;
+  int64_t execution = 0;
+  Nanos start = 0;
+  Nanos end = 0;
+};
+
+struct SimResult {
+  std::vector<SimEvent> events;       // by start, then op
+  std::vector<Nanos> execution_end;   // when each execution's last op ended
+  Nanos makespan = 0;
+  std::vector<Nanos> busy;            // per worker: time its compute lanes worked
+  std::vector<Nanos> span;            // per worker: last end minus first start of its compute lanes
+  // (end of last - end of first) / (n - 1), seconds; makespan for one execution.
+  double seconds_per_execution = 0;
+};
+
+// FailedPrecondition when the plan comes to a standstill: names each worker's lane heads and what they wait for.
+absl::StatusOr<SimResult> Simulate(const Plan& plan, const CostModel& costs, const SimOptions& options);
+
+}  // namespace weft
