@@ -43,7 +43,7 @@ struct MessageHeader {
   int64_t error_execution = 0;
   char error_worker[64] = {};
   char error_node[64] = {};
-  char error_message[720] = {};  // longer ones are cut, with "..."
+  char error_message[728] = {};  // longer ones are cut, with "..."
 };
 static_assert(sizeof(MessageHeader) == 976);
 

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/channel/port.h"
+#include "worker/actor/actor.h"
+#include "worker/run/program.h"
+
+namespace weft {
+
+// Memory through which one COMPUTE op's outputs rotate: slots x outputs. Planned outputs are taken once, at their reserved size;
+// outputs with `?` dimensions grow as they need.
+class OutputBuffers {
+ public:
+  // ResourceExhausted names the op.
+  static absl::StatusOr<OutputBuffers> Create(const LocalOp& op, const std::string& op_name, Device* device);
+
+  // Memory of at least `bytes` for an output in a slot.
+  absl::StatusOr<std::shared_ptr<void>> Get(int slot, int output, size_t bytes);
+  // The planned buffer as it is, with its size; nullptr when there is none yet.
+  const std::shared_ptr<void>& At(int slot, int output) const { return buffers_[slot * outputs_ + output].memory; }
+  size_t SizeAt(int slot, int output) const { return buffers_[slot * outputs_ + output].bytes; }
+
+ private:
+  struct Buffer {
+    std::shared_ptr<void> memory;
+    size_t bytes = 0;
+  };
+  Device* device_ = nullptr;
+  int outputs_ = 0;
+  std::vector<Buffer> buffers_;
+};
+
+// State of one call of an actor's method, from issue to completion. One per COMPUTE op: an op has one call under way (CPU), or is over
+// with the call once it is launched (CUDA).
+class ComputeCall final : public CallContext {
+ public:
+  ComputeCall(const LocalOp* op, OutputBuffers buffers) : op_(op), buffers_(std::move(buffers)) {}
+
+  // Prepares for execution k. `args` are host-known good.
+  void Begin(int64_t execution, std::vector<Tensor> args, Stream* stream);
+  // Calls the method and checks what it made against the declared outputs. Any thread, once per Begin. Never throws.
+  absl::Status Run(Actor* actor, int method);
+
+  const std::vector<Tensor>& args() const { return args_; }
+  std::vector<Tensor>& outputs() { return outs_; }
+  OutputBuffers& buffers() { return buffers_; }
+  Nanos hold = 0;
+  absl::Status status;
+
+  int64_t execution() const override { return execution_; }
+  const v1::Config& config() const override { return op_->node->config; }
+  absl::StatusOr<Tensor> AllocateOutput(int i, DType dtype, const Dims& dims) override;
+  void Hold(Nanos duration) override { hold = duration; }
+  Stream* stream() const override { return stream_; }
+
+ private:
+  const LocalOp* const op_;
+  OutputBuffers buffers_;
+  int64_t execution_ = 0;
+  Stream* stream_ = nullptr;
+  std::vector<Tensor> args_;
+  std::vector<Tensor> outs_;
+};
+
+}  // namespace weft

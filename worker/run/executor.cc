@@ -1,0 +1,186 @@
+#include "worker/run/executor.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace weft {
+namespace {
+
+// While a graph is failed and a call of its actor still runs, the loop looks again this often (the call's end rings too).
+constexpr Nanos kDrainPoll = 50'000'000;
+
+}  // namespace
+
+Executor::Executor(Options options) : options_(std::move(options)) {}
+
+Executor::~Executor() {
+  stop_.store(true);
+  options_.doorbell->Ring();
+  if (thread_.joinable()) thread_.join();
+  RunCommands();
+  for (Entry& e : entries_) e.run->Fail(absl::CancelledError("the worker shuts down"));
+  // Calls of actors that are under way must end before their memory goes.
+  while (!entries_.empty()) {
+    const uint32_t seen = options_.doorbell->Snapshot();
+    for (Entry& e : entries_) {
+      e.run->Step();
+      if (e.run->Quiescent() && !e.removed) e.removed = [] {};
+    }
+    if (!Reap()) options_.doorbell->Wait(seen, Clock::Real()->Now() + kDrainPoll, 0);
+  }
+}
+
+void Executor::Start() {
+  thread_ = std::thread([this] { Loop(); });
+}
+
+void Executor::Post(std::function<void()> command) {
+  {
+    MutexLock lock(&mu_);
+    commands_.push_back(std::move(command));
+  }
+  options_.doorbell->Ring();
+}
+
+bool Executor::RunCommands() {
+  std::vector<std::function<void()>> commands;
+  {
+    MutexLock lock(&mu_);
+    commands.swap(commands_);
+  }
+  for (const std::function<void()>& c : commands) c();
+  return !commands.empty();
+}
+
+Executor::Entry* Executor::Find(const std::string& graph) {
+  for (Entry& e : entries_) {
+    if (e.run->name() == graph && !e.removed) return &e;
+  }
+  return nullptr;
+}
+
+void Executor::Add(std::unique_ptr<GraphRun> run) {
+  auto shared = std::make_shared<std::unique_ptr<GraphRun>>(std::move(run));
+  Post([this, shared] {
+    Entry e;
+    e.run = std::move(*shared);
+    entries_.push_back(std::move(e));
+  });
+}
+
+void Executor::Abort(const std::string& graph, const absl::Status& cause) {
+  Post([this, graph, cause] {
+    Entry* e = Find(graph);
+    if (e == nullptr) return;
+    e->failure_told = true;  // who told us knows
+    e->run->Fail(cause);
+  });
+}
+
+void Executor::Remove(const std::string& graph, std::function<void()> done) {
+  Post([this, graph, done = std::move(done)] {
+    Entry* e = Find(graph);
+    if (e == nullptr) {
+      if (done) done();
+      return;
+    }
+    e->failure_told = true;
+    e->run->Fail(absl::CancelledError("the graph was removed"));
+    e->removed = done ? done : [] {};
+  });
+}
+
+void Executor::Inspect(const std::string& graph, std::function<void(std::vector<v1::WorkerView>)> reply) {
+  Post([this, graph, reply = std::move(reply)] {
+    std::vector<v1::WorkerView> views;
+    for (const Entry& e : entries_) {
+      if (graph.empty() || e.run->name() == graph) views.push_back(e.run->Inspect());
+    }
+    reply(std::move(views));
+  });
+}
+
+void Executor::FetchTrace(const std::string& graph, int executions, std::function<void(v1::TraceTrack)> reply) {
+  Post([this, graph, executions, reply = std::move(reply)] {
+    v1::TraceTrack track;
+    if (Entry* e = Find(graph)) {
+      const Plan& plan = e->run->plan();
+      track.set_worker(WorkerName(plan, plan.part_of));
+      const int64_t first = executions > 0 ? std::max<int64_t>(0, e->run->completed() - executions) : 0;
+      for (const TraceRecord& r : e->run->trace().Since(first)) {
+        const auto op = std::lower_bound(plan.ops.begin(), plan.ops.end(), r.op,
+                                         [](const PlanOp& a, int32_t id) { return a.id < id; });
+        if (op == plan.ops.end() || op->id != r.op) continue;
+        v1::TraceEvent* t = track.add_event();
+        t->set_op(r.op);
+        t->set_name(OpName(plan, *op));
+        t->set_kind(op->kind);
+        t->set_lane(op->lane);
+        t->set_lane_index(op->lane_index);
+        t->set_execution(r.execution);
+        t->set_start_ns(r.start);
+        t->set_end_ns(r.end);
+        t->set_error(r.error);
+      }
+    }
+    reply(std::move(track));
+  });
+}
+
+bool Executor::Reap() {
+  bool any = false;
+  for (size_t i = 0; i < entries_.size();) {
+    if (entries_[i].removed && entries_[i].run->Quiescent()) {
+      const std::function<void()> done = std::move(entries_[i].removed);
+      entries_.erase(entries_.begin() + static_cast<int64_t>(i));
+      done();
+      any = true;
+    } else {
+      ++i;
+    }
+  }
+  return any;
+}
+
+bool Executor::StepOnce() {
+  bool any = RunCommands();
+  for (Entry& e : entries_) {
+    if (e.run->Step()) any = true;
+    const int64_t p = e.run->progress();
+    if (p != e.progress_seen) {
+      progress_.fetch_add(p - e.progress_seen, std::memory_order_relaxed);
+      e.progress_seen = p;
+    }
+    if (!e.failure_told && !e.run->failure().ok()) {
+      e.failure_told = true;
+      if (options_.on_failed) options_.on_failed(e.run->name(), e.run->failure());
+    }
+    if (e.run->completed() != e.completed_told) {
+      e.completed_told = e.run->completed();
+      if (options_.on_completed) options_.on_completed(e.run->name(), e.completed_told);
+    }
+  }
+  any |= Reap();
+  return any;
+}
+
+Nanos Executor::NextTime() const {
+  Nanos next = Event::kUnknown;
+  for (const Entry& e : entries_) {
+    next = std::min(next, e.run->NextTime());
+    if (e.removed) next = std::min(next, options_.clock->Now() + kDrainPoll);
+  }
+  return next;
+}
+
+void Executor::Loop() {
+  while (!stop_.load()) {
+    const uint32_t seen = options_.doorbell->Snapshot();
+    if (StepOnce()) continue;
+    bool in_flight = false;
+    for (const Entry& e : entries_) in_flight |= e.run->InFlight();
+    options_.doorbell->Wait(seen, NextTime(), in_flight ? options_.spin : 0);
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,88 @@
+#pragma once
+
+// The one loop of a worker: it drives every graph, owns the device, and sleeps on the worker's doorbell when nothing moves.
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/base/mutex.h"
+#include "common/channel/doorbell.h"
+#include "weft/v1/client_service.pb.h"
+#include "worker/run/graph_run.h"
+
+namespace weft {
+
+class Executor {
+ public:
+  struct Options {
+    const Clock* clock = nullptr;
+    // Rung by peers, by device threads and by this class's own methods. Outlives the executor.
+    Doorbell* doorbell = nullptr;
+    // How long to poll before sleeping while something is in flight. 0 where threads outnumber cores.
+    Nanos spin = 0;
+    // A graph failed here (not by Abort): called once per graph on the loop's thread; must not block.
+    std::function<void(const std::string& graph, const absl::Status& cause)> on_failed;
+    // `completed` executions of a graph are done on this worker; called on the loop's thread when that changed, for graphs that have
+    // no output at all or want it. Must not block.
+    std::function<void(const std::string& graph, int64_t completed)> on_completed;
+  };
+
+  explicit Executor(Options options);
+  // Stops the thread; fails and removes every graph.
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  // Starts the loop's thread. Without it, tests call StepOnce themselves from one thread.
+  void Start();
+  // One pass over commands and graphs; true when anything moved.
+  bool StepOnce();
+  // When StepOnce might move something though nothing rings.
+  Nanos NextTime() const;
+
+  // The methods below may be called from any thread; they take effect on the loop's thread, in order.
+
+  // A graph of that name must not be there.
+  void Add(std::unique_ptr<GraphRun> run);
+  // Fails the graph with a cause that came from elsewhere. Unknown names are ignored (late messages are normal).
+  void Abort(const std::string& graph, const absl::Status& cause);
+  // Fails it (Cancelled), waits until no thread uses its memory, destroys it, then calls `done` on the loop's thread.
+  void Remove(const std::string& graph, std::function<void()> done);
+  // Views of one graph, or of all with "". `reply` is called on the loop's thread.
+  void Inspect(const std::string& graph, std::function<void(std::vector<v1::WorkerView>)> reply);
+  // Trace of the last `executions` executions of a graph (0: all kept); clock fields are the caller's. Empty for an unknown graph.
+  void FetchTrace(const std::string& graph, int executions, std::function<void(v1::TraceTrack)> reply);
+
+  // Ops completed since the start, over all graphs.
+  int64_t progress() const { return progress_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Entry {
+    std::unique_ptr<GraphRun> run;
+    bool failure_told = false;
+    int64_t completed_told = 0;
+    int64_t progress_seen = 0;
+    std::function<void()> removed;  // set: to be destroyed when quiescent
+  };
+
+  void Post(std::function<void()> command);
+  bool RunCommands();
+  bool Reap();
+  Entry* Find(const std::string& graph);
+  void Loop();
+
+  const Options options_;
+  std::thread thread_;
+  std::atomic<bool> stop_{false};
+  std::atomic<int64_t> progress_{0};
+  Mutex mu_;
+  std::vector<std::function<void()>> commands_ WEFT_GUARDED_BY(mu_);
+  std::vector<Entry> entries_;  // loop's thread
+};
+
+}  // namespace weft

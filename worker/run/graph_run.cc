@@ -1,0 +1,424 @@
+#include "worker/run/graph_run.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+
+namespace weft {
+namespace {
+
+// What a released buffer is filled with when options.poison_released is set: a late reader sees it at once.
+constexpr int kReleasedPattern = 0xDB;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<GraphRun>> GraphRun::Create(LoadedGraph loaded, const Options& options) {
+  // The program points into the plan, so it is built from the plan at its final place.
+  std::unique_ptr<GraphRun> run(new GraphRun(std::move(loaded), options, Program()));
+  WEFT_ASSIGN_OR_RETURN(run->program_, BuildProgram(run->loaded_.plan));
+  WEFT_RETURN_IF_ERROR(run->Prepare());
+  return run;
+}
+
+GraphRun::GraphRun(LoadedGraph loaded, const Options& options, Program program)
+    : loaded_(std::move(loaded)),
+      clock_(options.clock),
+      device_(options.device),
+      program_(std::move(program)),
+      trace_(options.trace_capacity) {}
+
+GraphRun::~GraphRun() {
+  // Ports and groups may still hold pointers into slots: they go first.
+  loaded_.senders.clear();
+  loaded_.receivers.clear();
+  loaded_.groups.clear();
+}
+
+absl::Status GraphRun::Prepare() {
+  worker_ = WorkerName(loaded_.plan, loaded_.plan.part_of);
+  state_.resize(program_.ops.size());
+  for (size_t i = 0; i < program_.ops.size(); ++i) WEFT_RETURN_IF_ERROR(PrepareOp(static_cast<int>(i)));
+  const Nanos now = clock_->Now();
+  for (const LocalLane& l : program_.lanes) {
+    Lane lane;
+    WEFT_ASSIGN_OR_RETURN(lane.stream, device_->NewStream(l.kind));
+    lane.since = now;
+    lanes_.push_back(std::move(lane));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GraphRun::PrepareOp(int i) {
+  const LocalOp& op = program_.ops[i];
+  OpState& s = state_[i];
+  const auto missing = [&](const std::string& what) {
+    return absl::InvalidArgumentError(absl::StrCat("graph ", name(), " on ", worker_, ": ", Describe(op), " has no ", what,
+                                                   ": bootstrap did not make it"));
+  };
+  if (!op.outputs.empty()) {
+    s.slots.resize(op.slots);
+    for (Slot& slot : s.slots) slot.values.resize(op.outputs.size());
+  }
+  switch (op.plan->kind) {
+    case v1::COMPUTE: {
+      const auto it = loaded_.actors.find(op.node->actor);
+      if (it == loaded_.actors.end()) return missing("actor");
+      s.actor = it->second.get();
+      WEFT_ASSIGN_OR_RETURN(s.method, s.actor->Method(op.node->method));
+      WEFT_ASSIGN_OR_RETURN(OutputBuffers buffers, OutputBuffers::Create(op, Describe(op), device_));
+      s.call = std::make_unique<ComputeCall>(&op, std::move(buffers));
+      return absl::OkStatus();
+    }
+    case v1::READ:
+    case v1::RECV: {
+      const auto it = loaded_.receivers.find(op.edge->id);
+      if (it == loaded_.receivers.end()) return missing("receiving port");
+      s.receiver = it->second.get();
+      s.buffers.resize(op.slots);
+      if (s.receiver->ZeroCopy() || op.edge->spec.shape.HasDynamic()) return absl::OkStatus();
+      for (std::shared_ptr<void>& b : s.buffers) {
+        WEFT_ASSIGN_OR_RETURN(b, device_->Allocate(op.edge->bytes));
+      }
+      return absl::OkStatus();
+    }
+    case v1::SEND:
+    case v1::WRITE: {
+      const auto it = loaded_.senders.find(op.edge->id);
+      if (it == loaded_.senders.end()) return missing("sending port");
+      s.sender = it->second.get();
+      return absl::OkStatus();
+    }
+    case v1::COLLECTIVE: {
+      const auto it = loaded_.groups.find(op.group->id);
+      if (it == loaded_.groups.end()) return missing("communicator");
+      s.group = it->second.get();
+      s.buffers.resize(op.slots);
+      for (std::shared_ptr<void>& b : s.buffers) {
+        WEFT_ASSIGN_OR_RETURN(b, device_->Allocate(op.group->output.MaxBytes()));
+      }
+      return absl::OkStatus();
+    }
+    default:
+      return missing("known kind");
+  }
+}
+
+bool GraphRun::Step() {
+  bool any = false;
+  if (failure_.ok()) {
+    admitted_ = std::max(admitted_, loaded_.admitted());
+    if (loaded_.link_health) {
+      const absl::Status health = loaded_.link_health();
+      if (!health.ok()) {
+        Fail(health);
+        return true;
+      }
+    }
+  }
+  bool moved = true;
+  while (moved) {
+    moved = false;
+    for (size_t l = 0; l < lanes_.size(); ++l) {
+      while (CompleteFront(&lanes_[l])) moved = true;
+      while (failure_.ok() && IssueHead(&lanes_[l], static_cast<int>(l))) moved = true;
+    }
+    any |= moved;
+  }
+  if (any) UpdateCompleted();
+  return any;
+}
+
+bool GraphRun::CompleteFront(Lane* lane) {
+  if (lane->outstanding.empty() || !IsReady(lane->outstanding.front().event)) return false;
+  const Outstanding o = lane->outstanding.front();
+  lane->outstanding.erase(lane->outstanding.begin());
+  Complete(o, lane);
+  return true;
+}
+
+bool GraphRun::WaitHolds(const LocalWait& w, int64_t k, Stream* stream) const {
+  const int64_t needed = k - w.distance;  // executions 0..needed of w.op must be done
+  const OpState& s = state_[w.op];
+  if (s.done > needed) return true;
+  if (s.issued <= needed || s.events.empty()) return false;
+  const EventRef& e = s.events[needed - s.done];
+  if (!device_->CanWaitFor(e)) return false;
+  if (stream != nullptr) stream->WaitFor(e);
+  return true;
+}
+
+GraphRun::Blocked GraphRun::WhyBlocked(const LocalOp& op, const OpState& state, int64_t k, int* which_wait) const {
+  if (!failure_.ok()) return Blocked::kFailed;
+  if (k > admitted_) return Blocked::kAdmission;
+  for (size_t i = 0; i < op.waits.size(); ++i) {
+    if (!WaitHolds(op.waits[i], k, nullptr)) {
+      *which_wait = static_cast<int>(i);
+      return Blocked::kWait;
+    }
+  }
+  if (state.sender != nullptr && state.sender->Poll(k) != PortState::kReady) return Blocked::kPort;
+  if (state.receiver != nullptr && state.receiver->Poll(k) != PortState::kReady) return Blocked::kPort;
+  return Blocked::kNot;
+}
+
+bool GraphRun::IssueHead(Lane* lane, int lane_index) {
+  if (static_cast<int>(lane->outstanding.size()) >= device_->QueueDepth()) return false;
+  const LocalLane& queue = program_.lanes[lane_index];
+  const int i = queue.ops[lane->position];
+  const LocalOp& op = program_.ops[i];
+  const int64_t k = lane->execution;
+  int which = 0;
+  const Blocked blocked = WhyBlocked(op, state_[i], k, &which);
+  if (blocked == Blocked::kPort) {
+    const absl::Status closed = state_[i].sender != nullptr ? state_[i].sender->closed() : state_[i].receiver->closed();
+    if (!closed.ok()) {
+      Fail(absl::Status(closed.code(), absl::StrCat(Describe(op), " on ", worker_, ", execution ", k, ": ", std::string(closed.message()))));
+    }
+  }
+  if (blocked != Blocked::kNot) return false;
+  for (const LocalWait& w : op.waits) WaitHolds(w, k, lane->stream.get());
+
+  Outstanding out;
+  out.op = i;
+  out.execution = k;
+  out.start = clock_->Now();
+  const absl::Status s = Issue(i, k, lane, &out);
+  if (!s.ok()) {
+    Fail(absl::Status(s.code(), absl::StrCat(Describe(op), " on ", worker_, ", execution ", k, ": ", std::string(s.message()))));
+    return false;
+  }
+  ++state_[i].issued;
+  lane->since = out.start;
+  if (device_->QueueDepth() > 1) state_[i].events.push_back(out.event);
+  if (++lane->position == queue.ops.size()) {
+    lane->position = 0;
+    ++lane->execution;
+  }
+  lane->outstanding.push_back(std::move(out));
+  return true;
+}
+
+absl::Status GraphRun::Issue(int op, int64_t k, Lane* lane, Outstanding* out) {
+  if (!program_.ops[op].outputs.empty()) {
+    Slot& slot = SlotOf(op, k);
+    slot.execution = k;
+    slot.readers_left = static_cast<int>(program_.ops[op].readers.size());
+    for (Value& v : slot.values) v = Value();
+  }
+  switch (program_.ops[op].plan->kind) {
+    case v1::COMPUTE:
+      return IssueCompute(op, k, lane, out);
+    case v1::READ:
+    case v1::RECV:
+      return IssueReceive(op, k, lane, out);
+    case v1::SEND:
+    case v1::WRITE:
+      return IssueSend(op, k, lane, out);
+    default:
+      return IssueCollective(op, k, lane, out);
+  }
+}
+
+const Value& GraphRun::ArgValue(const LocalArg& a, int64_t k) const {
+  return state_[a.op].slots[k % program_.ops[a.op].slots].values[a.output];
+}
+
+absl::Status GraphRun::IssueCompute(int i, int64_t k, Lane* lane, Outstanding* out) {
+  const LocalOp& op = program_.ops[i];
+  OpState& s = state_[i];
+  std::vector<Tensor> args;
+  args.reserve(op.args.size());
+  for (const LocalArg& a : op.args) {
+    const Value& v = ArgValue(a, k);
+    if (v.error != nullptr) {  // the first argument's error wins, so that every run reports the same one
+      for (Value& o : SlotOf(i, k).values) o.error = v.error;
+      out->finished = true;
+      return absl::OkStatus();
+    }
+    args.push_back(v.tensor);
+  }
+  s.call->Begin(k, std::move(args), lane->stream.get());
+  Work work;
+  ComputeCall* const call = s.call.get();
+  Actor* const actor = s.actor;
+  const int method = s.method;
+  work.where = device_->QueueDepth() > 1 || actor->RunsInline(method, call->args()) ? Work::kInline : Work::kThread;
+  work.run = [call, actor, method] { return call->Run(actor, method); };
+  work.hold = &call->hold;
+  work.status = &call->status;
+  const bool is_inline = work.where == Work::kInline;
+  out->ran = true;
+  WEFT_ASSIGN_OR_RETURN(out->event, lane->stream->Launch(std::move(work)));
+  if (is_inline) {
+    FinishCompute(i, k);
+    out->finished = true;
+  }
+  return absl::OkStatus();
+}
+
+void GraphRun::FinishCompute(int i, int64_t k) {
+  OpState& s = state_[i];
+  Slot& slot = SlotOf(i, k);
+  TaskErrorRef error;
+  if (!s.call->status.ok()) error = MakeError(i, k, s.call->status);
+  for (size_t o = 0; o < slot.values.size(); ++o) {
+    slot.values[o].error = error;
+    if (error == nullptr) slot.values[o].tensor = std::move(s.call->outputs()[o]);
+  }
+}
+
+absl::Status GraphRun::IssueReceive(int i, int64_t k, Lane* lane, Outstanding* out) {
+  const LocalOp& op = program_.ops[i];
+  OpState& s = state_[i];
+  Tensor buffer;
+  const std::shared_ptr<void>& memory = s.buffers[k % op.slots];
+  if (memory != nullptr) buffer = Tensor(op.edge->spec.dtype, op.edge->spec.shape.MaxDims(), memory.get(), memory);
+  WEFT_ASSIGN_OR_RETURN(out->event, s.receiver->Recv(k, buffer, &SlotOf(i, k).values[0], lane->stream.get()));
+  return absl::OkStatus();
+}
+
+absl::Status GraphRun::IssueSend(int i, int64_t k, Lane* lane, Outstanding* out) {
+  const LocalOp& op = program_.ops[i];
+  Value v;
+  if (!op.args.empty()) {
+    v = ArgValue(op.args[0], k);
+  } else {  // a control edge: its only content is that the producer is done
+    WEFT_ASSIGN_OR_RETURN(v.tensor, Tensor::OnHost(v1::U8, {0}));
+  }
+  if (op.edge->control) {
+    v.error = nullptr;  // control edges order, they do not poison
+    if (v.tensor.dtype() != v1::U8 || v.tensor.bytes() != 0) {
+      WEFT_ASSIGN_OR_RETURN(v.tensor, Tensor::OnHost(v1::U8, {0}));
+    }
+  }
+  absl::StatusOr<EventRef> event = state_[i].sender->Send(k, v, lane->stream.get());
+  if (!event.ok() && event.status().code() == absl::StatusCode::kOutOfRange) {
+    // The value does not fit what the edge reserves. The transfer still takes place, with the error in the value's place.
+    v.error = MakeError(i, k, event.status());
+    v.tensor = Tensor();
+    event = state_[i].sender->Send(k, v, lane->stream.get());
+  }
+  if (!event.ok()) return event.status();
+  out->event = *std::move(event);
+  return absl::OkStatus();
+}
+
+absl::Status GraphRun::IssueCollective(int i, int64_t k, Lane* lane, Outstanding* out) {
+  const LocalOp& op = program_.ops[i];
+  OpState& s = state_[i];
+  CollectiveCall call;
+  call.op = op.group->op;
+  call.reduce = op.group->reduce;
+  call.root_rank = op.group->root_rank;
+  call.execution = k;
+  const std::shared_ptr<void>& memory = s.buffers[k % op.slots];
+  const Tensor buffer(op.group->output.dtype, op.group->output.shape.MaxDims(), memory.get(), memory);
+  WEFT_ASSIGN_OR_RETURN(out->event, s.group->Run(call, ArgValue(op.args[0], k), buffer, &SlotOf(i, k).values[0], lane->stream.get()));
+  return absl::OkStatus();
+}
+
+void GraphRun::Complete(const Outstanding& o, Lane* lane) {
+  const LocalOp& op = program_.ops[o.op];
+  OpState& s = state_[o.op];
+  if (op.plan->kind == v1::COMPUTE && o.ran && !o.finished) FinishCompute(o.op, o.execution);
+  if (s.group != nullptr && failure_.ok()) {
+    const absl::Status health = s.group->Health();
+    if (!health.ok()) Fail(absl::Status(health.code(), absl::StrCat(Describe(op), " on ", worker_, ", execution ", o.execution, ": ",
+                                                                    std::string(health.message()))));
+  }
+  ++s.done;
+  if (!s.events.empty()) s.events.erase(s.events.begin());
+  ++progress_;
+  const Nanos now = clock_->Now();
+  lane->since = now;
+  bool error = false;
+  if (!op.outputs.empty()) {
+    Slot& slot = SlotOf(o.op, o.execution);
+    error = slot.values.empty() ? false : slot.values[0].error != nullptr;
+    if (slot.readers_left == 0) ReleaseSlot(o.op, &slot);
+  }
+  trace_.Add({op.plan->id, error, o.execution, o.start, now});
+  // This op reads its arguments no more.
+  std::vector<int> released;
+  const auto release = [&](int from) {
+    if (std::find(released.begin(), released.end(), from) != released.end()) return;
+    released.push_back(from);
+    Slot& slot = SlotOf(from, o.execution);
+    if (--slot.readers_left == 0) ReleaseSlot(from, &slot);
+  };
+  for (const LocalArg& a : op.args) release(a.op);
+  for (const LocalWait& w : op.waits) {
+    const LocalOp& from = program_.ops[w.op];
+    if (w.reason == v1::PlanWait::CONTROL && from.edge != nullptr && from.edge->control) release(w.op);
+  }
+}
+
+void GraphRun::ReleaseSlot(int i, Slot* slot) {
+  OpState& s = state_[i];
+  if (loaded_.plan.options.poison_released() && device_->kind() == "cpu" && (s.receiver == nullptr || !s.receiver->ZeroCopy())) {
+    for (Value& v : slot->values) {
+      if (v.tensor.defined() && v.tensor.bytes() > 0) std::memset(v.tensor.data(), kReleasedPattern, v.tensor.bytes());
+    }
+  }
+  for (Value& v : slot->values) v = Value();
+  if (s.receiver != nullptr && failure_.ok()) s.receiver->Release(slot->execution);
+}
+
+TaskErrorRef GraphRun::MakeError(int i, int64_t k, const absl::Status& s) const {
+  auto e = std::make_shared<TaskError>();
+  const LocalOp& op = program_.ops[i];
+  e->worker = worker_;
+  e->node = op.node != nullptr ? op.node->name : op.edge != nullptr ? op.edge->src : op.group->name;
+  e->execution = k;
+  e->code = s.code();
+  e->message = std::string(s.message());
+  return e;
+}
+
+void GraphRun::UpdateCompleted() {
+  int64_t completed = INT64_MAX;
+  for (size_t l = 0; l < lanes_.size(); ++l) {
+    completed = std::min(completed, state_[program_.lanes[l].ops.back()].done);
+  }
+  if (lanes_.empty()) completed = admitted_ + 1;
+  completed_ = completed;
+}
+
+Nanos GraphRun::NextTime() const {
+  Nanos next = Event::kUnknown;
+  for (const Lane& lane : lanes_) {
+    if (!lane.outstanding.empty() && lane.outstanding.front().event != nullptr) {
+      next = std::min(next, lane.outstanding.front().event->ReadyAt());
+    }
+  }
+  return next;
+}
+
+bool GraphRun::InFlight() const {
+  for (const Lane& lane : lanes_) {
+    if (!lane.outstanding.empty()) return true;
+  }
+  return completed_ <= admitted_ && failure_.ok();
+}
+
+void GraphRun::Fail(const absl::Status& cause) {
+  if (!failure_.ok()) return;
+  failure_ = cause.ok() ? absl::CancelledError("the graph was removed") : cause;
+  for (auto& [id, group] : loaded_.groups) group->Abort(failure_);
+  if (loaded_.close_links) loaded_.close_links(failure_);
+}
+
+bool GraphRun::Quiescent() {
+  for (Lane& lane : lanes_) {
+    for (const Outstanding& o : lane.outstanding) {
+      // Ports cancel what they have under way when they are destroyed; a call of an actor must come to its end.
+      if (program_.ops[o.op].plan->kind == v1::COMPUTE && !IsReady(o.event)) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace weft

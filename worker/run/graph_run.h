@@ -1,0 +1,145 @@
+#pragma once
+
+// One graph on one worker, running: the interpreter of its part of the plan. All methods are for the loop's thread.
+//
+// Every lane is an in-order queue over executions 0, 1, 2, ... The head of a lane is issued when
+//   - its execution is admitted,
+//   - every wait holds: the op it names is done for that execution (or, where the device can wait for it, issued),
+//   - its channel allows: a credit for SEND and WRITE, a message for READ.
+// That is the only place where anything waits. Issuing never blocks. A done op gives its value to its readers; when all of them are
+// done, the value's slot is released. An op whose argument carries an error does not run: it passes the error on, and transfers and
+// collectives always take place, so that an admitted execution flows to its end on every worker whatever fails.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/clock.h"
+#include "weft/v1/client_service.pb.h"
+#include "worker/run/compute_call.h"
+#include "worker/run/loaded_graph.h"
+#include "worker/run/program.h"
+#include "worker/run/trace_recorder.h"
+
+namespace weft {
+
+class GraphRun {
+ public:
+  struct Options {
+    const Clock* clock = nullptr;
+    Device* device = nullptr;
+    size_t trace_capacity = 0;  // records kept; 0: no trace
+  };
+
+  // Takes all memory and resolves every reference. `clock` and `device` outlive it. Errors: InvalidArgument (the plan does not fit what was
+  // loaded; names the op), ResourceExhausted.
+  static absl::StatusOr<std::unique_ptr<GraphRun>> Create(LoadedGraph loaded, const Options& options);
+  // Pre: Quiescent(), or the device is gone.
+  ~GraphRun();
+
+  // Completes what is done and issues what may be, until nothing moves. True when anything moved.
+  bool Step();
+
+  // When Step might find something though no doorbell rang; Event::kUnknown if there is no such time.
+  Nanos NextTime() const;
+  // Whether anything is issued and not done.
+  bool InFlight() const;
+
+  // Ends the graph with its first cause: nothing more is issued, links are closed. Later causes are ignored.
+  void Fail(const absl::Status& cause);
+  // OK while it runs.
+  const absl::Status& failure() const { return failure_; }
+  // After Fail: no thread touches its memory any more.
+  bool Quiescent();
+
+  const std::string& name() const { return loaded_.plan.graph; }
+  const Plan& plan() const { return loaded_.plan; }
+  const TraceRecorder& trace() const { return trace_; }
+  // Executions that are done on this worker.
+  int64_t completed() const { return completed_; }
+  int64_t admitted() const { return admitted_; }
+  // Ops done since the start.
+  int64_t progress() const { return progress_; }
+
+  // What each lane does or waits for.
+  v1::WorkerView Inspect() const;
+
+ private:
+  enum class Blocked { kNot, kAdmission, kWait, kPort, kFailed };
+
+  struct Slot {
+    std::vector<Value> values;  // one per output
+    int readers_left = 0;
+    int64_t execution = -1;
+  };
+  struct Outstanding {
+    int op = -1;
+    int64_t execution = 0;
+    EventRef event;
+    Nanos start = 0;
+    bool finished = false;  // values are filled already
+    bool ran = false;       // a COMPUTE that was called, not skipped for an error
+  };
+  struct OpState {
+    int64_t issued = 0;  // executions issued
+    int64_t done = 0;    // executions done
+    std::vector<Slot> slots;
+    std::unique_ptr<ComputeCall> call;
+    std::vector<EventRef> events;  // of issued, not done executions; oldest first (devices that queue)
+    std::vector<std::shared_ptr<void>> buffers;  // RECV, COLLECTIVE: one per slot
+    Actor* actor = nullptr;
+    int method = 0;
+    SendPort* sender = nullptr;
+    RecvPort* receiver = nullptr;
+    Communicator* group = nullptr;
+  };
+  struct Lane {
+    std::unique_ptr<Stream> stream;
+    int64_t execution = 0;  // of the head
+    size_t position = 0;    // of the head in LocalLane::ops
+    std::vector<Outstanding> outstanding;  // oldest first
+    Nanos since = 0;        // last issue or completion
+  };
+
+  GraphRun(LoadedGraph loaded, const Options& options, Program program);
+  absl::Status Prepare();
+  absl::Status PrepareOp(int i);
+
+  bool CompleteFront(Lane* lane);
+  bool IssueHead(Lane* lane, int lane_index);
+  Blocked WhyBlocked(const LocalOp& op, const OpState& state, int64_t k, int* which_wait) const;
+  bool WaitHolds(const LocalWait& w, int64_t k, Stream* stream) const;
+  absl::Status Issue(int op, int64_t k, Lane* lane, Outstanding* out);
+  absl::Status IssueCompute(int op, int64_t k, Lane* lane, Outstanding* out);
+  absl::Status IssueReceive(int op, int64_t k, Lane* lane, Outstanding* out);
+  absl::Status IssueSend(int op, int64_t k, Lane* lane, Outstanding* out);
+  absl::Status IssueCollective(int op, int64_t k, Lane* lane, Outstanding* out);
+  void FinishCompute(int op, int64_t k);
+  void Complete(const Outstanding& o, Lane* lane);
+  void ReleaseSlot(int op, Slot* slot);
+  const Value& ArgValue(const LocalArg& a, int64_t k) const;
+  Slot& SlotOf(int op, int64_t k) { return state_[op].slots[k % program_.ops[op].slots]; }
+  TaskErrorRef MakeError(int op, int64_t k, const absl::Status& s) const;
+  std::string Describe(const LocalOp& op) const { return OpName(loaded_.plan, *op.plan); }
+  std::string WaitText(const LocalOp& op, const OpState& state, int64_t k) const;
+  void UpdateCompleted();
+
+  LoadedGraph loaded_;
+  const Clock* const clock_;
+  Device* const device_;
+  Program program_;  // points into loaded_.plan
+  std::string worker_;
+  std::vector<OpState> state_;
+  std::vector<Lane> lanes_;
+  TraceRecorder trace_;
+  absl::Status failure_;
+  bool ports_dropped_ = false;
+  int64_t admitted_ = -1;
+  int64_t completed_ = 0;
+  int64_t progress_ = 0;
+};
+
+}  // namespace weft
