@@ -18,6 +18,12 @@ constexpr uint32_t kPlanVersion = 1;
 constexpr int64_t kMaxOps = 2'000'000;
 // Stands for the client (the session) where a worker index is expected.
 constexpr int32_t kClient = -1;
+// Largest number of slots of an edge or op, and largest execution distance of a wait.
+constexpr int32_t kMaxSlots = 4096;
+// Largest number of lanes of one kind on a worker.
+constexpr int32_t kMaxLanes = 8;
+// Largest number of workers of one plan.
+constexpr int32_t kMaxWorkers = 65536;
 
 using OpKind = v1::OpKind;
 using LaneKind = v1::LaneKind;
@@ -46,6 +52,8 @@ struct PlanOp {
   int32_t edge = -1;
   int32_t group = -1;
   int32_t slots = 1;
+  // COMPUTE: in the order of the node's args. SEND, WRITE, COLLECTIVE: the one value; none for a control edge, whose SEND or WRITE
+  // has a CONTROL wait on the producing COMPUTE instead.
   std::vector<PlanValue> args;
   std::vector<PlanWait> waits;
 };
@@ -73,6 +81,7 @@ struct PlanNode {
   std::vector<Spec> outputs;
 };
 
+// An edge between different places. Edges within a worker have no PlanEdge: the consumer's arg names the producing op.
 struct PlanEdge {
   int32_t id = -1;
   int32_t src_worker = kClient;
@@ -127,7 +136,16 @@ absl::StatusOr<Plan> PlanFromProto(const v1::Plan& proto);
 // The part that worker `w` needs: its ops, the edges and groups they touch, its actors and nodes; all workers stay listed.
 Plan PartOf(const Plan& plan, int32_t w);
 
+// What PlanFromProto and PlanFromText check of a plan: ids ascend (and equal the index in a whole plan), every id that is held
+// resolves, kinds fit lanes, edges, groups and numbers of arguments, sizes are within bounds. It does not prove liveness: that is
+// driver/plan/verify.h. InvalidArgument names the first op, edge or field that is wrong.
+absl::Status CheckPlan(const Plan& plan);
+
+// Number of values that an op yields: a node's outputs for COMPUTE, 1 for READ, RECV and COLLECTIVE, 0 for SEND and WRITE.
+int NumOutputs(const Plan& plan, const PlanOp& op);
+
 // Lookups by id that work in a whole plan and in a part. nullptr when absent.
+const PlanOp* FindOp(const Plan& plan, int32_t id);
 const PlanEdge* FindEdge(const Plan& plan, int32_t id);
 const PlanGroup* FindGroup(const Plan& plan, int32_t id);
 const PlanNode* FindNode(const Plan& plan, int32_t id);

@@ -1,0 +1,122 @@
+#include "common/plan/plan.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+
+namespace weft {
+namespace {
+
+// Direct where the id is the index (whole plans, most parts), otherwise by halving: ids ascend in parts too.
+template <typename T>
+const T* FindById(const std::vector<T>& list, int32_t id) {
+  if (id < 0) return nullptr;
+  if (static_cast<size_t>(id) < list.size() && list[id].id == id) return &list[id];
+  const auto it = std::lower_bound(list.begin(), list.end(), id, [](const T& item, int32_t want) { return item.id < want; });
+  return it != list.end() && it->id == id ? &*it : nullptr;
+}
+
+std::string KindName(OpKind kind) {
+  const std::string name = v1::OpKind_Name(kind);
+  return name.empty() ? absl::StrCat("OP(", static_cast<int>(kind), ")") : name;
+}
+
+std::string EdgeEnds(const PlanEdge& edge) {
+  if (edge.control) return absl::StrCat(edge.src, " -> ", edge.dst, " (after)");
+  std::string out = edge.src;
+  if (edge.src_worker != kClient) absl::StrAppend(&out, ":", edge.src_output);
+  absl::StrAppend(&out, " -> ", edge.dst);
+  if (edge.dst_worker != kClient) absl::StrAppend(&out, ":", edge.dst_arg);
+  return out;
+}
+
+}  // namespace
+
+const PlanOp* FindOp(const Plan& plan, int32_t id) { return FindById(plan.ops, id); }
+const PlanEdge* FindEdge(const Plan& plan, int32_t id) { return FindById(plan.edges, id); }
+const PlanGroup* FindGroup(const Plan& plan, int32_t id) { return FindById(plan.groups, id); }
+const PlanNode* FindNode(const Plan& plan, int32_t id) { return FindById(plan.nodes, id); }
+const PlanActor* FindActor(const Plan& plan, int32_t id) { return FindById(plan.actors, id); }
+
+int NumOutputs(const Plan& plan, const PlanOp& op) {
+  switch (op.kind) {
+    case v1::READ:
+    case v1::RECV:
+    case v1::COLLECTIVE:
+      return 1;
+    case v1::COMPUTE: {
+      const PlanNode* node = FindNode(plan, op.node);
+      return node == nullptr ? 0 : static_cast<int>(node->outputs.size());
+    }
+    default:
+      return 0;
+  }
+}
+
+Plan PartOf(const Plan& plan, int32_t w) {
+  Plan part;
+  part.graph = plan.graph;
+  part.hash = plan.hash;
+  part.workers = plan.workers;
+  part.options = plan.options;
+  part.part_of = w;
+  part.peak_bytes = plan.peak_bytes;
+  for (const PlanActor& actor : plan.actors) {
+    if (actor.worker == w) part.actors.push_back(actor);
+  }
+  for (const PlanNode& node : plan.nodes) {
+    const PlanActor* actor = FindActor(plan, node.actor);
+    if (actor != nullptr && actor->worker == w) part.nodes.push_back(node);
+  }
+  for (const PlanEdge& edge : plan.edges) {
+    if (edge.src_worker == w || edge.dst_worker == w) part.edges.push_back(edge);
+  }
+  for (const PlanGroup& group : plan.groups) {
+    if (std::find(group.members.begin(), group.members.end(), w) != group.members.end()) part.groups.push_back(group);
+  }
+  for (const PlanOp& op : plan.ops) {
+    if (op.worker == w) part.ops.push_back(op);
+  }
+  return part;
+}
+
+std::string OpName(const Plan& plan, const PlanOp& op) {
+  switch (op.kind) {
+    case v1::COMPUTE: {
+      const PlanNode* node = FindNode(plan, op.node);
+      return absl::StrCat("COMPUTE ", node == nullptr ? absl::StrCat("node(", op.node, ")") : node->name);
+    }
+    case v1::COLLECTIVE: {
+      const PlanGroup* group = FindGroup(plan, op.group);
+      if (group == nullptr) return absl::StrCat("COLLECTIVE group(", op.group, ")");
+      return absl::StrCat(v1::CollectiveOp_Name(group->op), " ", group->name);
+    }
+    default: {
+      const PlanEdge* edge = FindEdge(plan, op.edge);
+      return absl::StrCat(KindName(op.kind), " ", edge == nullptr ? absl::StrCat("edge(", op.edge, ")") : EdgeEnds(*edge));
+    }
+  }
+}
+
+std::string EdgeName(const Plan& plan, const PlanEdge& edge) {
+  return absl::StrCat("edge ", EdgeEnds(edge), " (", WorkerName(plan, edge.src_worker), " -> ", WorkerName(plan, edge.dst_worker),
+                      ")");
+}
+
+std::string WorkerName(const Plan& plan, int32_t worker) {
+  if (worker == kClient) return "client";
+  if (worker < 0 || static_cast<size_t>(worker) >= plan.workers.size()) return absl::StrCat("worker(", worker, ")");
+  return plan.workers[worker].name;
+}
+
+std::string LaneName(LaneKind kind, int32_t index) {
+  // "LANE_SEND" -> "send". The one compute lane goes without a number.
+  std::string name = v1::LaneKind_Name(kind);
+  if (name.rfind("LANE_", 0) != 0 || kind == v1::LANE_KIND_UNSPECIFIED) name = absl::StrCat("LANE_lane", static_cast<int>(kind), "-");
+  name = absl::AsciiStrToLower(name.substr(5));
+  if (kind != v1::LANE_COMPUTE || index != 0) absl::StrAppend(&name, index);
+  return name;
+}
+
+}  // namespace weft
