@@ -62,6 +62,7 @@ Plan PartOf(const Plan& plan, int32_t w) {
   part.options = plan.options;
   part.part_of = w;
   part.peak_bytes = plan.peak_bytes;
+  part.reports_completion = std::none_of(plan.edges.begin(), plan.edges.end(), [](const PlanEdge& e) { return e.dst_worker == kClient; });
   for (const PlanActor& actor : plan.actors) {
     if (actor.worker == w) part.actors.push_back(actor);
   }

@@ -126,6 +126,8 @@ struct Plan {
   v1::Options options;
   int32_t part_of = -1;  // in a part: the worker it is for
   std::vector<uint64_t> peak_bytes;
+  // In a part: no worker has an output edge, so completed executions are told to the driver.
+  bool reports_completion = false;
 };
 
 // Wire form. FromProto checks everything that indexing relies on (a part may lack what other workers need, but every index that

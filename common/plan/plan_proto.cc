@@ -155,6 +155,7 @@ v1::Plan PlanToProto(const Plan& plan) {
   }
   *proto.mutable_options() = plan.options;
   proto.set_part_of(plan.part_of);
+  proto.set_reports_completion(plan.reports_completion);
   for (const uint64_t bytes : plan.peak_bytes) proto.add_peak_bytes(bytes);
   return proto;
 }
@@ -173,6 +174,7 @@ absl::StatusOr<Plan> PlanFromProto(const v1::Plan& proto) {
   plan.hash = proto.hash();
   plan.options = proto.options();
   plan.part_of = proto.part_of();
+  plan.reports_completion = proto.reports_completion();
   plan.peak_bytes.assign(proto.peak_bytes().begin(), proto.peak_bytes().end());
   for (const v1::PlanWorker& w : proto.worker()) plan.workers.push_back({w.name(), w.host_id(), w.device()});
   for (const v1::PlanActor& a : proto.actor()) plan.actors.push_back({a.id(), a.name(), a.class_(), a.worker(), a.config()});

@@ -1,0 +1,302 @@
+#include "worker/session/agent.h"
+
+#include <grpcpp/grpcpp.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/ids.h"
+#include "common/base/log.h"
+
+namespace weft {
+namespace {
+
+constexpr Nanos kFirstBackoff = 50'000'000;
+constexpr Nanos kLastBackoff = kNanosPerSecond;
+
+absl::Status FromGrpc(const grpc::Status& s) {
+  return absl::Status(static_cast<absl::StatusCode>(s.error_code()), s.error_message());
+}
+
+bool IsForGood(const absl::Status& s) {
+  return absl::IsPermissionDenied(s) || absl::IsInvalidArgument(s) || absl::IsUnauthenticated(s);
+}
+
+}  // namespace
+
+Agent::Agent(Options options, WorkerEnv* env)
+    : options_(std::move(options)), env_(env), incarnation_(NewIncarnation()), name_(options_.name) {}
+
+Agent::~Agent() { DropAllGraphs(absl::CancelledError("the worker shuts down")); }
+
+void Agent::Stop() {
+  MutexLock lock(&mu_);
+  stop_.store(true);
+  if (context_ != nullptr) context_->TryCancel();
+  stopped_.NotifyAll();
+}
+
+absl::Status Agent::Run() {
+  Nanos backoff = kFirstBackoff;
+  Nanos refused_since = -1;
+  bool said = false;
+  while (!stop_.load()) {
+    bool welcomed = false;
+    const absl::Status s = Session(&welcomed);
+    if (stop_.load()) break;
+    const Nanos now = env_->clock->Now();
+    if (welcomed) {
+      DropAllGraphs(absl::UnavailableError(absl::StrCat("the driver at ", options_.driver, " is gone: its control stream closed")));
+      SPDLOG_WARN("lost the driver at {} ({}); dialing again", options_.driver, std::string(s.message()));
+      backoff = kFirstBackoff;
+      refused_since = -1;
+      said = true;
+    } else if (IsForGood(s)) {
+      return s;
+    } else if (absl::IsAlreadyExists(s)) {
+      // A restarted worker may be back before the driver has noticed that its former life is over.
+      if (refused_since < 0) refused_since = now;
+      if (now - refused_since > options_.refused_timeout) return s;
+    } else if (!said) {
+      SPDLOG_INFO("no driver at {} yet ({}); dialing until there is one", options_.driver, std::string(s.message()));
+      said = true;
+    }
+    MutexLock lock(&mu_);
+    if (!stop_.load()) stopped_.WaitFor(&mu_, std::chrono::nanoseconds(backoff));
+    backoff = std::min(backoff * 2, kLastBackoff);
+  }
+  return absl::OkStatus();
+}
+
+v1::WorkerMessage Agent::NewMessage() const {
+  v1::WorkerMessage m;
+  m.set_incarnation(incarnation_);
+  return m;
+}
+
+absl::Status Agent::Session(bool* welcomed) {
+  grpc::ChannelArguments args;
+  args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a fresh dial at every attempt, no shared backoff
+  args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  stub_ = v1::WorkerService::NewStub(grpc::CreateCustomChannel(options_.driver, grpc::InsecureChannelCredentials(), args));
+  grpc::ClientContext context;
+  if (!options_.token.empty()) context.AddMetadata("weft-token", options_.token);
+  {
+    MutexLock lock(&mu_);
+    if (stop_.load()) return absl::CancelledError("stopped");
+    context_ = &context;
+  }
+  const auto forget = [this] {
+    MutexLock lock(&mu_);
+    context_ = nullptr;
+  };
+  auto stream = stub_->Session(&context);
+  v1::WorkerMessage hello = NewMessage();
+  v1::Register* r = hello.mutable_register_();
+  r->set_name(name_);
+  r->set_host_id(options_.host_id);
+  r->set_device(options_.device);
+  r->set_pid(getpid());
+  r->set_shm_address(env_->hub->address());
+  for (const std::string& c : env_->registry->Classes()) r->add_class_(c);
+  r->set_plan_version(kPlanVersion);
+  r->set_data_address(options_.data_address);
+  stream->Write(hello);
+
+  v1::DriverMessage m;
+  std::thread writer;
+  if (stream->Read(&m) && m.has_welcome()) {
+    *welcomed = true;
+    name_ = m.welcome().name();  // kept over reconnections
+    env_->worker_name = name_;
+    env_->driver_host_id = m.welcome().driver_host_id();
+    env_->driver_shm_address = m.welcome().driver_shm_address();
+    env_->driver_incarnation = m.driver_incarnation();
+    env_->incarnation = incarnation_;
+    heartbeat_interval_.store(std::clamp<Nanos>(FromSeconds(m.welcome().heartbeat_interval_s()), 10'000'000, 60 * kNanosPerSecond));
+    SPDLOG_INFO("registered as {} with the driver at {}", name_, options_.driver);
+    outbox_.Open();
+    writer = std::thread([this, &stream] { WriteLoop(stream.get()); });
+    while (stream->Read(&m)) Handle(m);
+  }
+  outbox_.Close();
+  context.TryCancel();
+  if (writer.joinable()) writer.join();
+  const grpc::Status status = stream->Finish();
+  forget();
+  return FromGrpc(status);
+}
+
+void Agent::WriteLoop(grpc::ClientReaderWriter<v1::WorkerMessage, v1::DriverMessage>* stream) {
+  Nanos last = 0;
+  while (!outbox_.closed()) {
+    const Nanos now = env_->clock->Now();
+    const Nanos interval = heartbeat_interval_.load();
+    if (now - last >= interval) {
+      v1::WorkerMessage beat = NewMessage();
+      beat.mutable_heartbeat()->set_progress(env_->executor->progress());
+      if (!stream->Write(beat)) return;
+      last = now;
+      continue;
+    }
+    std::optional<v1::WorkerMessage> m = outbox_.Pop(std::chrono::nanoseconds(interval - (now - last)));
+    if (m.has_value() && !stream->Write(*m)) return;
+  }
+}
+
+void Agent::Handle(const v1::DriverMessage& m) {
+  const auto send = [this](v1::WorkerMessage out) {
+    out.set_incarnation(incarnation_);
+    outbox_.Push(std::move(out));
+  };
+  const auto find = [this](const std::string& graph, const std::string& attempt) -> GraphSession* {
+    MutexLock lock(&mu_);
+    const auto it = graphs_.find(graph);
+    return it != graphs_.end() && it->second->attempt() == attempt ? it->second.get() : nullptr;
+  };
+  switch (m.what_case()) {
+    case v1::DriverMessage::kLoad: {
+      const v1::LoadPlan& l = m.load();
+      if (find(l.graph(), l.attempt()) == nullptr) {
+        Unload(l.graph(), "", /*reply=*/false);  // an older attempt that was never unloaded
+        MutexLock lock(&mu_);
+        graphs_[l.graph()] = std::make_unique<GraphSession>(env_, stub_, l.graph(), l.attempt(), send);
+      }
+      find(l.graph(), l.attempt())->Load(l);
+      return;
+    }
+    case v1::DriverMessage::kConnect:
+      if (GraphSession* g = find(m.connect().graph(), m.connect().attempt())) g->Connect(m.connect());
+      return;
+    case v1::DriverMessage::kStart:
+      if (GraphSession* g = find(m.start().graph(), m.start().attempt())) g->Start();
+      return;
+    case v1::DriverMessage::kUnload:
+      Unload(m.unload().graph(), m.unload().attempt(), /*reply=*/true);
+      return;
+    case v1::DriverMessage::kAbort: {
+      const absl::Status cause(static_cast<absl::StatusCode>(m.abort().code() == 0 ? 10 : m.abort().code()), m.abort().message());
+      if (GraphSession* g = find(m.abort().graph(), m.abort().attempt())) {
+        g->Cancel(cause);
+        env_->executor->Abort(m.abort().graph(), cause);
+      }
+      return;
+    }
+    case v1::DriverMessage::kInspect: {
+      const int64_t request = m.inspect().request();
+      env_->executor->Inspect(m.inspect().graph(), [this, request](std::vector<v1::WorkerView> views) {
+        v1::WorkerMessage out = NewMessage();
+        out.mutable_inspect_result()->set_request(request);
+        for (v1::WorkerView& v : views) *out.mutable_inspect_result()->add_view() = std::move(v);
+        outbox_.Push(std::move(out));
+      });
+      return;
+    }
+    case v1::DriverMessage::kFetchTrace: {
+      const int64_t request = m.fetch_trace().request();
+      env_->executor->FetchTrace(m.fetch_trace().graph(), m.fetch_trace().executions(), [this, request](v1::TraceTrack track) {
+        // In pieces, so that no message nears gRPC's limit.
+        constexpr int kEventsPerMessage = 10'000;
+        int begin = 0;
+        do {
+          v1::WorkerMessage out = NewMessage();
+          v1::TraceResult* r = out.mutable_trace_result();
+          r->set_request(request);
+          r->mutable_track()->set_worker(name_);
+          const int end = std::min(track.event_size(), begin + kEventsPerMessage);
+          for (int i = begin; i < end; ++i) *r->mutable_track()->add_event() = track.event(i);
+          r->set_last(end == track.event_size());
+          outbox_.Push(std::move(out));
+          begin = end;
+        } while (begin < track.event_size());
+      });
+      return;
+    }
+    case v1::DriverMessage::kClockPing: {
+      v1::WorkerMessage out = NewMessage();
+      out.mutable_clock_reply()->set_request(m.clock_ping().request());
+      out.mutable_clock_reply()->set_worker_ns(env_->clock->Now());
+      outbox_.Push(std::move(out));
+      return;
+    }
+    default:
+      return;  // of a newer driver
+  }
+}
+
+void Agent::Unload(const std::string& graph, const std::string& attempt, bool reply) {
+  std::unique_ptr<GraphSession> session;
+  {
+    MutexLock lock(&mu_);
+    const auto it = graphs_.find(graph);
+    if (it != graphs_.end() && (attempt.empty() || it->second->attempt() == attempt)) {
+      session = std::move(it->second);
+      graphs_.erase(it);
+    }
+  }
+  if (session != nullptr) session->Cancel(absl::CancelledError("the graph was removed"));
+  const bool known = session != nullptr;
+  session.reset();  // joins its thread; bootstrap looks at its cancel flag often
+  const auto answer = [this, graph, attempt] {
+    v1::WorkerMessage out = NewMessage();
+    out.mutable_unload_reply()->set_graph(graph);
+    out.mutable_unload_reply()->set_attempt(attempt);
+    outbox_.Push(std::move(out));
+  };
+  if (known) {
+    env_->executor->Remove(graph, reply ? std::function<void()>(answer) : nullptr);
+  } else if (reply) {
+    answer();
+  }
+}
+
+void Agent::DropAllGraphs(const absl::Status& cause) {
+  std::map<std::string, std::unique_ptr<GraphSession>> graphs;
+  {
+    MutexLock lock(&mu_);
+    graphs.swap(graphs_);
+  }
+  for (auto& [name, g] : graphs) g->Cancel(cause);
+  for (auto& [name, g] : graphs) {
+    g.reset();
+    env_->executor->Abort(name, cause);
+    env_->executor->Remove(name, nullptr);
+  }
+}
+
+void Agent::OnGraphFailed(const std::string& graph, const absl::Status& cause) {
+  std::string attempt;
+  {
+    MutexLock lock(&mu_);
+    const auto it = graphs_.find(graph);
+    if (it == graphs_.end()) return;
+    attempt = it->second->attempt();
+  }
+  SPDLOG_WARN("graph {} failed: {}", graph, std::string(cause.message()));
+  v1::WorkerMessage m = NewMessage();
+  m.mutable_graph_failed()->set_graph(graph);
+  m.mutable_graph_failed()->set_attempt(attempt);
+  m.mutable_graph_failed()->set_code(static_cast<int>(cause.code()));
+  m.mutable_graph_failed()->set_message(std::string(cause.message()));
+  outbox_.Push(std::move(m));
+}
+
+void Agent::OnGraphCompleted(const std::string& graph, int64_t completed) {
+  std::string attempt;
+  {
+    MutexLock lock(&mu_);
+    const auto it = graphs_.find(graph);
+    if (it == graphs_.end() || !it->second->wants_completed()) return;
+    attempt = it->second->attempt();
+  }
+  v1::WorkerMessage m = NewMessage();
+  m.mutable_graph_progress()->set_graph(graph);
+  m.mutable_graph_progress()->set_attempt(attempt);
+  m.mutable_graph_progress()->set_completed(completed);
+  outbox_.Push(std::move(m));
+}
+
+}  // namespace weft

@@ -1,0 +1,73 @@
+#pragma once
+
+// The worker's side of the control plane: dials the driver, registers, obeys commands, reports progress and the first failure of each
+// graph, and dials again when the driver is gone. One thread reads (Run's caller), one writes; each graph's bootstrap has its own.
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "weft/v1/worker_service.grpc.pb.h"
+#include "worker/run/executor.h"
+#include "worker/session/graph_session.h"
+#include "worker/session/outbox.h"
+
+namespace weft {
+
+class Agent {
+ public:
+  struct Options {
+    std::string driver;        // host:port
+    std::string name;          // empty: the driver picks one
+    std::string host_id;
+    std::string device = "cpu";
+    std::string data_address = "127.0.0.1";
+    std::string token;         // join token, empty: none
+    // How long a name that is taken, or a driver that refuses for now, is tried again before Run gives up.
+    Nanos refused_timeout = 15 * kNanosPerSecond;
+  };
+
+  // `env` (devices, hub, executor, clock) outlives the agent.
+  Agent(Options options, WorkerEnv* env);
+  ~Agent();
+
+  // Until Stop: OK. Otherwise why the driver refuses this worker for good (PermissionDenied, InvalidArgument, AlreadyExists).
+  absl::Status Run();
+  // From any thread but a signal handler.
+  void Stop();
+
+  // For the executor's options: called on the loop's thread.
+  void OnGraphFailed(const std::string& graph, const absl::Status& cause);
+  void OnGraphCompleted(const std::string& graph, int64_t completed);
+
+ private:
+  using Stub = v1::WorkerService::Stub;
+
+  // One life of the control stream. The status says why it ended.
+  absl::Status Session(bool* welcomed);
+  void Handle(const v1::DriverMessage& m);
+  void WriteLoop(grpc::ClientReaderWriter<v1::WorkerMessage, v1::DriverMessage>* stream);
+  v1::WorkerMessage NewMessage() const;
+  void DropAllGraphs(const absl::Status& cause);
+  void Unload(const std::string& graph, const std::string& attempt, bool reply);
+
+  const Options options_;
+  WorkerEnv* const env_;
+  const std::string incarnation_;
+  Outbox outbox_;
+  std::atomic<bool> stop_{false};
+  std::atomic<Nanos> heartbeat_interval_{kNanosPerSecond};
+  std::string name_;
+
+  Mutex mu_;
+  CondVar stopped_;
+  grpc::ClientContext* context_ WEFT_GUARDED_BY(mu_) = nullptr;
+  std::map<std::string, std::unique_ptr<GraphSession>> graphs_ WEFT_GUARDED_BY(mu_);
+  std::shared_ptr<Stub> stub_;
+};
+
+}  // namespace weft

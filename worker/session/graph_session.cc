@@ -1,0 +1,143 @@
+#include "worker/session/graph_session.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
+
+namespace weft {
+namespace {
+
+// A part of a plan larger than this is refused: kMaxOps ops take far less.
+constexpr size_t kMaxPlanBytes = size_t{1} << 30;
+// Trace records kept per graph: 40 MiB at most, taken as they come.
+constexpr size_t kTraceRecords = size_t{1} << 20;
+
+}  // namespace
+
+GraphSession::GraphSession(WorkerEnv* env, std::shared_ptr<v1::WorkerService::Stub> stub, std::string graph, std::string attempt,
+                           std::function<void(v1::WorkerMessage)> send)
+    : env_(env), stub_(std::move(stub)), graph_(std::move(graph)), attempt_(std::move(attempt)), send_(std::move(send)) {
+  thread_ = std::thread([this] { Loop(); });
+}
+
+GraphSession::~GraphSession() {
+  Cancel(absl::CancelledError("the graph was removed"));
+  {
+    MutexLock lock(&mu_);
+    stop_ = true;
+    cv_.NotifyAll();
+  }
+  thread_.join();
+}
+
+void GraphSession::Post(std::function<void()> step) {
+  MutexLock lock(&mu_);
+  steps_.push_back(std::move(step));
+  cv_.NotifyAll();
+}
+
+void GraphSession::Loop() {
+  while (true) {
+    std::function<void()> step;
+    {
+      MutexLock lock(&mu_);
+      while (steps_.empty() && !stop_) cv_.Wait(&mu_);
+      if (stop_) return;
+      step = std::move(steps_.front());
+      steps_.pop_front();
+    }
+    step();
+  }
+}
+
+void GraphSession::Cancel(const absl::Status& cause) { cancel_.Set(cause); }
+
+void GraphSession::Load(const v1::LoadPlan& piece) {
+  if (bytes_.size() + piece.piece().size() <= kMaxPlanBytes) bytes_ += piece.piece();
+  trace_ = piece.trace();
+  if (piece.last()) Post([this] { DoLoad(); });
+}
+
+void GraphSession::DoLoad() {
+  absl::Status status;
+  std::string hash;
+  v1::Plan proto;
+  if (!proto.ParseFromString(bytes_)) {
+    status = absl::InvalidArgumentError("the plan's bytes do not parse, or exceed 1 GiB");
+  } else {
+    absl::StatusOr<Plan> plan = PlanFromProto(proto);
+    if (!plan.ok()) {
+      status = plan.status();
+    } else {
+      hash = plan->hash;
+      wants_completed_.store(plan->reports_completion);
+      loader_ = std::make_unique<GraphLoader>(env_, stub_, *std::move(plan), attempt_, &cancel_);
+      status = loader_->Prepare();
+    }
+  }
+  bytes_.clear();
+  bytes_.shrink_to_fit();
+  if (!status.ok()) SPDLOG_WARN("graph {} attempt {}: load failed: {}", graph_, attempt_, std::string(status.message()));
+  v1::WorkerMessage m;
+  v1::LoadReply* r = m.mutable_load_reply();
+  r->set_graph(graph_);
+  r->set_attempt(attempt_);
+  r->set_plan_hash(hash);
+  r->set_code(static_cast<int>(status.code()));
+  r->set_message(std::string(status.message()));
+  send_(std::move(m));
+}
+
+void GraphSession::Connect(const v1::Connect& c) {
+  Post([this, c] { DoConnect(c); });
+}
+
+void GraphSession::DoConnect(const v1::Connect& c) {
+  absl::Status status;
+  if (loader_ == nullptr) {
+    status = absl::FailedPreconditionError("told to connect before the plan was loaded");
+  } else {
+    absl::StatusOr<LoadedGraph> loaded = loader_->Connect(c);
+    if (!loaded.ok()) {
+      status = loaded.status();
+    } else {
+      GraphRun::Options o;
+      o.clock = env_->clock;
+      o.device = env_->device;
+      o.trace_capacity = trace_ ? kTraceRecords : 0;
+      absl::StatusOr<std::unique_ptr<GraphRun>> run = GraphRun::Create(*std::move(loaded), o);
+      if (run.ok()) {
+        run_ = *std::move(run);
+      } else {
+        status = run.status();
+      }
+    }
+  }
+  if (!status.ok()) SPDLOG_WARN("graph {} attempt {}: connect failed: {}", graph_, attempt_, std::string(status.message()));
+  v1::WorkerMessage m;
+  v1::ConnectReply* r = m.mutable_connect_reply();
+  r->set_graph(graph_);
+  r->set_attempt(attempt_);
+  r->set_code(static_cast<int>(status.code()));
+  r->set_message(std::string(status.message()));
+  send_(std::move(m));
+}
+
+void GraphSession::Start() {
+  Post([this] { DoStart(); });
+}
+
+void GraphSession::DoStart() {
+  if (run_ == nullptr) return;  // the failed Connect was answered; a late Start is normal
+  env_->executor->Add(std::move(run_));
+  // An abort that came in between must not be lost.
+  const absl::Status cancelled = cancel_.Get();
+  if (!cancelled.ok()) env_->executor->Abort(graph_, cancelled);
+  v1::WorkerMessage m;
+  m.mutable_start_reply()->set_graph(graph_);
+  m.mutable_start_reply()->set_attempt(attempt_);
+  send_(std::move(m));
+}
+
+}  // namespace weft

@@ -1,0 +1,65 @@
+#pragma once
+
+// One attempt to run one graph on this worker: the two bootstrap phases on a thread of their own, so that the loop keeps serving other
+// graphs, and the hand-over of the result to the loop.
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "weft/v1/worker_service.grpc.pb.h"
+#include "worker/run/executor.h"
+#include "worker/session/graph_loader.h"
+
+namespace weft {
+
+class GraphSession {
+ public:
+  // Answers go to `send` (any thread, non-blocking). `env` outlives the session. `stub` serves the store and remote edges.
+  GraphSession(WorkerEnv* env, std::shared_ptr<v1::WorkerService::Stub> stub, std::string graph, std::string attempt,
+               std::function<void(v1::WorkerMessage)> send);
+  // Cancels what is under way and joins. The graph must have been removed from the executor, or never added.
+  ~GraphSession();
+
+  const std::string& attempt() const { return attempt_; }
+
+  // The commands of the driver, in the order they come. None blocks.
+  void Load(const v1::LoadPlan& piece);  // after the last piece: LoadReply
+  void Connect(const v1::Connect& c);    // ConnectReply
+  void Start();                          // StartReply
+  // Ends bootstrap as soon as it looks up. Idempotent.
+  void Cancel(const absl::Status& cause);
+  bool wants_completed() const { return wants_completed_.load(); }
+
+ private:
+  void Post(std::function<void()> step);
+  void Loop();
+  void DoLoad();
+  void DoConnect(const v1::Connect& c);
+  void DoStart();
+
+  WorkerEnv* const env_;
+  const std::shared_ptr<v1::WorkerService::Stub> stub_;
+  const std::string graph_;
+  const std::string attempt_;
+  const std::function<void(v1::WorkerMessage)> send_;
+  std::string bytes_;  // reader's thread until the last piece, then the session's
+  bool trace_ = false;
+  std::atomic<bool> wants_completed_{false};
+  CancelFlag cancel_;
+  std::unique_ptr<GraphLoader> loader_;  // session's thread
+  std::unique_ptr<GraphRun> run_;        // session's thread
+
+  Mutex mu_;
+  CondVar cv_;
+  std::deque<std::function<void()>> steps_ WEFT_GUARDED_BY(mu_);
+  bool stop_ WEFT_GUARDED_BY(mu_) = false;
+  std::thread thread_;
+};
+
+}  // namespace weft

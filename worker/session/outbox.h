@@ -1,0 +1,57 @@
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <optional>
+#include <utility>
+
+#include "common/base/mutex.h"
+#include "weft/v1/worker_service.pb.h"
+
+namespace weft {
+
+// Messages on their way to the driver. Thread-safe; never blocks the sender, so the loop may use it.
+class Outbox {
+ public:
+  void Push(v1::WorkerMessage message) {
+    MutexLock lock(&mu_);
+    if (closed_) return;
+    queue_.push_back(std::move(message));
+    cv_.NotifyOne();
+  }
+
+  // The next message; nullopt when `timeout` passed without one, or after Close.
+  std::optional<v1::WorkerMessage> Pop(std::chrono::nanoseconds timeout) {
+    MutexLock lock(&mu_);
+    if (queue_.empty() && !closed_) cv_.WaitFor(&mu_, timeout);
+    if (queue_.empty()) return std::nullopt;
+    v1::WorkerMessage m = std::move(queue_.front());
+    queue_.pop_front();
+    return m;
+  }
+
+  // Forgets what is queued and refuses more, until Open.
+  void Close() {
+    MutexLock lock(&mu_);
+    closed_ = true;
+    queue_.clear();
+    cv_.NotifyAll();
+  }
+  void Open() {
+    MutexLock lock(&mu_);
+    closed_ = false;
+    queue_.clear();
+  }
+  bool closed() {
+    MutexLock lock(&mu_);
+    return closed_;
+  }
+
+ private:
+  Mutex mu_;
+  CondVar cv_;
+  std::deque<v1::WorkerMessage> queue_ WEFT_GUARDED_BY(mu_);
+  bool closed_ WEFT_GUARDED_BY(mu_) = true;
+};
+
+}  // namespace weft
