@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,8 @@ struct MethodSignature {
   std::string name;
   int min_args = 0;
   int max_args = 0;  // -1: any number
+  // Those of the class's config fields that this method reads; a node's config may set no other. Unset: any of the class's.
+  std::optional<std::vector<std::string>> config_fields;
   // Specs of the outputs. `config` is the actor's with the node's fields over it. InvalidArgument names the argument or config
   // field that does not fit and says what would.
   std::function<absl::StatusOr<std::vector<Spec>>(const v1::Config& config, const std::vector<Spec>& args)> infer;
@@ -29,7 +32,11 @@ struct ClassSignature {
   std::string summary;
   // Names of Config's fields that the class reads; any other that is set is an error.
   std::vector<std::string> config_fields;
-  // Checks the actor's own config at compile time. May be empty.
+  // Those among them that only the actor's own config may set, since its state is made from them. Such a class's check_config
+  // also demands what it cannot do without.
+  std::vector<std::string> actor_only_fields;
+  // Checks the values of the fields that are set: of the actor's config, and of the merged config of each node that has one of its
+  // own. May be empty.
   std::function<absl::Status(const v1::Config& config)> check_config;
   std::vector<MethodSignature> methods;
 

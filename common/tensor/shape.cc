@@ -117,7 +117,11 @@ bool Shape::HasDynamic() const {
 std::optional<int64_t> Shape::MaxElements() const {
   if (HasDynamic()) return std::nullopt;
   int64_t n = 1;
-  for (const Dim& d : dims) n *= d.size;  // bounded by Parse
+  // Parse bounds the product, but with a size of 0 not that of the others.
+  for (const Dim& d : dims) {
+    if (d.size == 0) return 0;
+  }
+  for (const Dim& d : dims) n *= d.size;
   return n;
 }
 
