@@ -1,0 +1,335 @@
+#include "driver/simulate/simulator.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <queue>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/status_macros.h"
+#include "driver/plan/verify_index.h"
+
+namespace weft {
+namespace {
+
+constexpr Nanos kEndOfTime = std::numeric_limits<Nanos>::max();
+// 1.6 GB of events.
+constexpr int64_t kMaxEvents = 50'000'000;
+constexpr int32_t kDefaultInFlight = 4;
+
+Nanos Later(Nanos t, Nanos by) { return t > kEndOfTime - by ? kEndOfTime : t + by; }
+
+// One run. Every lane goes through its ops, execution after execution. A lane that cannot go on hangs itself on the one thing that it
+// lacks - an op's next completion, an admission, or the other ends of its unit - and is looked at again when that comes, from the
+// dependency where it stood: a dependency that held once holds for good. So each dependency of each op and execution is looked at once,
+// besides one extra look per wake-up, and the queue of ends never holds more than one entry a lane.
+class Simulation {
+ public:
+  Simulation(const PlanIndex& index, const SimOptions& options, int32_t in_flight)
+      : index_(index), n_(options.executions), in_flight_(in_flight), record_(options.record) {}
+
+  absl::Status Prepare(const CostModel& costs);
+  absl::StatusOr<SimResult> Run();
+
+ private:
+  struct Lane {
+    size_t place = 0;       // of its head
+    int64_t execution = 0;  // of its head
+    int32_t cursor = 0;     // first dependency of the head not seen to hold
+    bool issued = false;    // the head holds the lane
+    int32_t next_waiter = -1;
+  };
+  struct End {
+    Nanos at;
+    int32_t unit;
+    Nanos start;
+    bool operator>(const End& o) const { return std::tie(at, unit) > std::tie(o.at, o.unit); }
+  };
+
+  int32_t Head(int32_t lane) const { return index_.lanes()[lane].ops[lanes_[lane].place]; }
+  bool Finished(int32_t lane) const { return lanes_[lane].execution >= n_; }
+  bool Holds(const Dependency& d, int64_t execution) const { return done_[d.op] > execution - d.distance; }
+  int32_t SizeOfUnit(int32_t op) const;
+
+  void Look(int32_t lane);
+  void Issue(int32_t lane);
+  void Finish(const End& end);
+  void FinishOp(int32_t op, const End& end);
+  void Count(int64_t execution);
+  absl::Status Standstill() const;
+  std::string WhyStuck(int32_t lane) const;
+
+  const PlanIndex& index_;
+  const int64_t n_;
+  const int32_t in_flight_;
+  const bool record_;
+
+  std::vector<Dependency> deps_;
+  std::vector<int32_t> deps_at_;
+  std::vector<Nanos> cost_;                   // by op
+  std::vector<int32_t> unit_size_, arrived_;  // by unit: ends there are, ends issued
+  std::vector<int32_t> unit_ops_, unit_ops_at_;
+  std::vector<bool> tracked_;  // by op: belongs to what makes an execution complete
+  int64_t tracked_count_ = 0;
+
+  Nanos now_ = 0;
+  std::vector<Lane> lanes_;
+  std::vector<int64_t> done_;          // by op: executions done
+  std::vector<int32_t> first_waiter_;  // by op: lanes that hang on its next completion
+  std::vector<int32_t> unadmitted_;    // lanes whose head's execution is not admitted
+  std::vector<int32_t> look_;          // lanes to look at
+  std::priority_queue<End, std::vector<End>, std::greater<End>> ends_;
+  std::vector<int64_t> counts_;  // ring by execution: tracked ops done
+  int64_t complete_ = 0;         // executions
+  int64_t admitted_ = 0;
+  std::vector<Nanos> compute_start_, compute_end_;  // by worker
+  SimResult result_;
+};
+
+// Also where ends are missing: such a unit never starts.
+int32_t Simulation::SizeOfUnit(int32_t op) const {
+  const PlanOp& o = index_.op(op);
+  if (IsRendezvousOp(o.kind)) return 2;
+  return o.kind == v1::COLLECTIVE ? std::max<int32_t>(1, static_cast<int32_t>(index_.group_of(o).members.size())) : 1;
+}
+
+absl::Status Simulation::Prepare(const CostModel& costs) {
+  const Plan& plan = index_.plan();
+  std::vector<Nanos> by_node(plan.nodes.size()), by_edge(plan.edges.size()), by_group(plan.groups.size());
+  const auto ask = [&](const auto& f, const auto& list, const auto& name, std::vector<Nanos>* to) -> absl::Status {
+    for (size_t i = 0; f != nullptr && i < list.size(); ++i) {
+      (*to)[i] = f(plan, list[i]);
+      if ((*to)[i] < 0) return absl::InvalidArgumentError(absl::StrCat(name(list[i]), ": the cost model says ", (*to)[i], " ns"));
+    }
+    return absl::OkStatus();
+  };
+  WEFT_RETURN_IF_ERROR(ask(costs.compute, plan.nodes, [](const PlanNode& n) { return "node " + n.name; }, &by_node));
+  WEFT_RETURN_IF_ERROR(ask(costs.transfer, plan.edges, [&](const PlanEdge& e) { return EdgeName(plan, e); }, &by_edge));
+  WEFT_RETURN_IF_ERROR(ask(costs.collective, plan.groups, [](const PlanGroup& g) { return "collective " + g.name; }, &by_group));
+
+  const int32_t ops = index_.num_ops();
+  cost_.resize(ops);
+  tracked_.resize(ops);
+  bool outputs = false;
+  for (const PlanOp& o : plan.ops) {
+    deps_at_.push_back(static_cast<int32_t>(deps_.size()));
+    index_.ForEachDependency(o.id, [&](const Dependency& d) { deps_.push_back(d); });
+    if (o.kind == v1::COMPUTE) cost_[o.id] = by_node[o.node];
+    if (o.kind == v1::COLLECTIVE) cost_[o.id] = by_group[o.group];
+    // A buffered transfer takes its time on the sending side; READ finds the value there.
+    if (IsRendezvousOp(o.kind) || o.kind == v1::WRITE) cost_[o.id] = by_edge[o.edge];
+    if (o.kind == v1::READ && index_.edge_of(o).src_worker != kClient && index_.source()[o.edge] < 0) {
+      return absl::FailedPreconditionError(absl::StrCat(index_.Name(o.id), " reads an edge that no op writes"));
+    }
+    tracked_[o.id] = o.kind == v1::WRITE && index_.edge_of(o).dst_worker == kClient;
+    outputs |= tracked_[o.id];
+  }
+  deps_at_.push_back(static_cast<int32_t>(deps_.size()));
+  if (!outputs) tracked_.assign(ops, true);
+  tracked_count_ = std::count(tracked_.begin(), tracked_.end(), true);
+
+  const int32_t units = index_.num_units();
+  unit_size_.resize(units);
+  arrived_.assign(units, 0);
+  unit_ops_at_.assign(units + 1, 0);
+  for (int32_t i = 0; i < ops; ++i) ++unit_ops_at_[index_.unit_of(i) + 1];
+  for (int32_t u = 0; u < units; ++u) unit_ops_at_[u + 1] += unit_ops_at_[u];
+  std::vector<int32_t> next(unit_ops_at_.begin(), unit_ops_at_.end() - 1);
+  unit_ops_.resize(ops);
+  for (int32_t i = 0; i < ops; ++i) {
+    unit_ops_[next[index_.unit_of(i)]++] = i;
+    unit_size_[index_.unit_of(i)] = SizeOfUnit(i);
+  }
+
+  lanes_.resize(index_.lanes().size());
+  for (size_t l = 0; l < lanes_.size(); ++l) lanes_[l].cursor = deps_at_[Head(static_cast<int32_t>(l))];
+  done_.assign(ops, 0);
+  first_waiter_.assign(ops, -1);
+  counts_.assign(std::min<int64_t>(in_flight_, n_), 0);
+  admitted_ = std::min<int64_t>(in_flight_, n_);
+  result_.execution_end.assign(n_, 0);
+  result_.busy.assign(plan.workers.size(), 0);
+  result_.span.assign(plan.workers.size(), 0);
+  compute_start_.assign(plan.workers.size(), kEndOfTime);
+  compute_end_.assign(plan.workers.size(), 0);
+  if (record_) result_.events.reserve(static_cast<size_t>(ops) * n_);
+  return absl::OkStatus();
+}
+
+void Simulation::Look(int32_t l) {
+  Lane& lane = lanes_[l];
+  if (lane.issued || Finished(l)) return;
+  if (lane.execution >= admitted_) {
+    unadmitted_.push_back(l);
+    return;
+  }
+  const int32_t end = deps_at_[Head(l) + 1];
+  for (; lane.cursor < end; ++lane.cursor) {
+    const Dependency& d = deps_[lane.cursor];
+    if (Holds(d, lane.execution)) continue;
+    lane.next_waiter = first_waiter_[d.op];
+    first_waiter_[d.op] = l;
+    return;
+  }
+  Issue(l);
+}
+
+void Simulation::Issue(int32_t l) {
+  lanes_[l].issued = true;
+  const int32_t op = Head(l);
+  const int32_t unit = index_.unit_of(op);
+  if (++arrived_[unit] < unit_size_[unit]) return;
+  arrived_[unit] = 0;
+  ends_.push({Later(now_, cost_[op]), unit, now_});
+}
+
+void Simulation::Finish(const End& end) {
+  for (int32_t i = unit_ops_at_[end.unit]; i < unit_ops_at_[end.unit + 1]; ++i) FinishOp(unit_ops_[i], end);
+}
+
+void Simulation::FinishOp(int32_t op, const End& end) {
+  const PlanOp& o = index_.op(op);
+  const int32_t l = index_.lane_of(op);
+  Lane& lane = lanes_[l];
+  const int64_t execution = lane.execution;
+  if (record_) result_.events.push_back({op, execution, end.start, end.at});
+  result_.makespan = std::max(result_.makespan, end.at);
+  result_.execution_end[execution] = std::max(result_.execution_end[execution], end.at);
+  if (o.lane == v1::LANE_COMPUTE) {
+    result_.busy[o.worker] += end.at - end.start;
+    compute_start_[o.worker] = std::min(compute_start_[o.worker], end.start);
+    compute_end_[o.worker] = std::max(compute_end_[o.worker], end.at);
+  }
+  ++done_[op];
+  for (int32_t w = first_waiter_[op]; w >= 0; w = lanes_[w].next_waiter) look_.push_back(w);
+  first_waiter_[op] = -1;
+  if (++lane.place == index_.lanes()[l].ops.size()) {
+    lane.place = 0;
+    ++lane.execution;
+  }
+  lane.issued = false;
+  lane.cursor = deps_at_[Head(l)];
+  look_.push_back(l);
+  if (tracked_[op]) Count(execution);
+}
+
+// Executions become complete in order: each tracked op runs them in order.
+void Simulation::Count(int64_t execution) {
+  const int64_t ring = static_cast<int64_t>(counts_.size());
+  ++counts_[execution % ring];
+  while (complete_ < n_ && counts_[complete_ % ring] == tracked_count_) {
+    counts_[complete_ % ring] = 0;
+    ++complete_;
+  }
+  const int64_t admitted = std::min(n_, complete_ + in_flight_);
+  if (admitted == admitted_) return;
+  admitted_ = admitted;
+  look_.insert(look_.end(), unadmitted_.begin(), unadmitted_.end());
+  unadmitted_.clear();
+}
+
+absl::StatusOr<SimResult> Simulation::Run() {
+  for (size_t l = lanes_.size(); l-- > 0;) look_.push_back(static_cast<int32_t>(l));
+  while (true) {
+    while (!look_.empty()) {
+      const int32_t l = look_.back();
+      look_.pop_back();
+      Look(l);
+    }
+    if (ends_.empty()) break;
+    const End end = ends_.top();
+    ends_.pop();
+    now_ = end.at;
+    Finish(end);
+  }
+  for (size_t l = 0; l < lanes_.size(); ++l) {
+    if (!Finished(static_cast<int32_t>(l))) return Standstill();
+  }
+  std::sort(result_.events.begin(), result_.events.end(), [](const SimEvent& a, const SimEvent& b) {
+    return std::tie(a.start, a.op, a.execution) < std::tie(b.start, b.op, b.execution);
+  });
+  for (size_t w = 0; w < result_.span.size(); ++w) result_.span[w] = std::max<Nanos>(0, compute_end_[w] - compute_start_[w]);
+  const Nanos first = result_.execution_end.front(), last = result_.execution_end.back();
+  result_.seconds_per_execution = n_ == 1 ? ToSeconds(result_.makespan) : ToSeconds(last - first) / static_cast<double>(n_ - 1);
+  return std::move(result_);
+}
+
+std::string Simulation::WhyStuck(int32_t l) const {
+  const Lane& lane = lanes_[l];
+  if (lane.issued) {
+    std::vector<std::string> missing;
+    const int32_t unit = index_.unit_of(Head(l));
+    for (int32_t i = unit_ops_at_[unit]; i < unit_ops_at_[unit + 1]; ++i) {
+      const int32_t op = unit_ops_[i];
+      const Lane& other = lanes_[index_.lane_of(op)];
+      const bool there = other.issued && Head(index_.lane_of(op)) == op && other.execution == lane.execution;
+      if (!there && missing.size() < 8) missing.push_back(index_.Name(op));
+    }
+    if (missing.empty()) return "is issued, but the plan lacks its other end";
+    return absl::StrCat("is issued and waits for ", absl::StrJoin(missing, " and "));
+  }
+  if (lane.execution >= admitted_) {
+    return absl::StrCat("is not admitted: execution ", lane.execution - in_flight_, " is not complete");
+  }
+  const Dependency& d = deps_[lane.cursor];
+  const std::string what = absl::StrCat(index_.Name(d.op), " of execution ", lane.execution - d.distance);
+  switch (d.cause) {
+    case Cause::kValue:
+      return absl::StrCat("waits for the value of ", what);
+    case Cause::kCredit:
+      return absl::StrCat("lacks a credit: all ", d.distance, " slots are taken until ", what);
+    default:
+      return absl::StrCat("waits for ", what, " (", v1::PlanWait::Reason_Name(d.reason), ")");
+  }
+}
+
+absl::Status Simulation::Standstill() const {
+  constexpr size_t kMaxLines = 100;
+  std::string text = absl::StrCat("plan of graph \"", index_.plan().graph, "\" comes to a standstill after ", now_, " ns:");
+  size_t lines = 0, more = 0;
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    const int32_t l = static_cast<int32_t>(i);
+    if (Finished(l)) continue;
+    if (lines == kMaxLines) {
+      ++more;
+      continue;
+    }
+    ++lines;
+    const PlanLane& lane = index_.lanes()[l];
+    absl::StrAppend(&text, "\n", WorkerName(index_.plan(), lane.worker), " ", LaneName(lane.kind, lane.index), ": ",
+                    OpName(index_.plan(), index_.op(Head(l))), " of execution ", lanes_[l].execution, " ", WhyStuck(l));
+  }
+  if (more > 0) absl::StrAppend(&text, "\nand ", more, " more lanes");
+  return absl::FailedPreconditionError(text);
+}
+
+}  // namespace
+
+absl::StatusOr<SimResult> Simulate(const Plan& plan, const CostModel& costs, const SimOptions& options) {
+  Findings findings;
+  PlanIndex::Check(plan, &findings);
+  WEFT_RETURN_IF_ERROR(findings.ToStatus(absl::StatusCode::kInvalidArgument, plan.graph));
+  int32_t in_flight = options.in_flight;
+  if (in_flight == 0) in_flight = plan.options.max_in_flight() > 0 ? plan.options.max_in_flight() : kDefaultInFlight;
+  if (options.executions < 1 || in_flight < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot simulate ", options.executions, " executions, ", in_flight, " in flight: both must be at least 1"));
+  }
+  constexpr int64_t kMaxExecutions = 100'000'000;
+  const int64_t ops = std::max<int64_t>(1, static_cast<int64_t>(plan.ops.size()));
+  if (options.executions > kMaxExecutions || (options.record && options.executions > kMaxEvents / ops)) {
+    return absl::InvalidArgumentError(absl::StrCat("simulating ", options.executions, " executions of ", plan.ops.size(),
+                                                   " ops is too much: at most ", kMaxExecutions, " executions, and ", kMaxEvents,
+                                                   " events when they are recorded"));
+  }
+  const PlanIndex index(plan);
+  Simulation simulation(index, options, in_flight);
+  WEFT_RETURN_IF_ERROR(simulation.Prepare(costs));
+  return simulation.Run();
+}
+
+}  // namespace weft
