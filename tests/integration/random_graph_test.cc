@@ -1,0 +1,62 @@
+// Any valid graph compiles, verifies, simulates to the end, and runs to the same bits whatever the overlap and the number in flight.
+
+#include <catch2/catch.hpp>
+
+#include "common/classes/signature.h"
+#include "driver/plan/compiler.h"
+#include "driver/plan/verify.h"
+#include "driver/simulate/simulator.h"
+#include "tests/integration/in_process.h"
+#include "tests/integration/random_graph.h"
+
+namespace weft {
+namespace {
+
+constexpr int kGraphs = 500;
+constexpr int64_t kExecutions = 6;
+
+Tensor MakeInput(const std::string&, int64_t execution) {
+  Tensor t = *Tensor::OnHost(v1::F32, {12});
+  for (int i = 0; i < 12; ++i) t.as<float>()[i] = static_cast<float>(execution * 100 + i) / 7;
+  return t;
+}
+
+absl::StatusOr<std::vector<InProcessResult>> CompileAndRun(v1::Graph graph, v1::Overlap overlap, const InProcessOptions& options) {
+  graph.mutable_options()->set_overlap(overlap);
+  for (v1::Edge& e : *graph.mutable_edge()) {
+    if (overlap == v1::OFF) e.clear_overlap();
+  }
+  absl::StatusOr<Plan> plan = Compile(graph, ClassTable::Std(), ClusterFromGraph(graph));
+  if (!plan.ok()) return plan.status();
+  absl::StatusOr<SimResult> sim = Simulate(*plan, CostModel::Default(), {kExecutions, options.in_flight, false});
+  if (!sim.ok()) return sim.status();
+  return RunInProcess(*plan, options, MakeInput);
+}
+
+TEST_CASE("random graphs: same bits with overlap on and off, with 1 and 8 in flight, on both kinds of device") {
+  int with_collectives = 0, with_errors = 0;
+  for (uint64_t seed = 1; seed <= kGraphs; ++seed) {
+    const v1::Graph graph = RandomGraph(seed, RandomGraphOptions());
+    INFO("seed " << seed << "\n" << graph.DebugString());
+    with_collectives += graph.collective_size() > 0;
+    const auto base = CompileAndRun(graph, v1::OFF, {seed, kExecutions, 1, false});
+    if (!base.ok()) FAIL(std::string(base.status().message()));
+    for (const InProcessResult& r : *base) {
+      for (const auto& [name, v] : r) with_errors += !v.error.empty();
+    }
+    for (const auto& [overlap, in_flight, queueing] :
+         {std::tuple(v1::ON, 1, false), std::tuple(v1::ON, 8, false), std::tuple(v1::OFF, 8, false), std::tuple(v1::ON, 8, true)}) {
+      INFO("overlap " << overlap << " in flight " << in_flight << " queueing device " << queueing);
+      const auto other = CompileAndRun(graph, overlap, {seed * 7 + in_flight, kExecutions, in_flight, queueing});
+      if (!other.ok()) FAIL(std::string(other.status().message()));
+      const std::string difference = Differ(*base, *other);
+      if (!difference.empty()) FAIL(difference);
+    }
+  }
+  // The generator must reach what the test is about.
+  CHECK(with_collectives > kGraphs / 10);
+  CHECK(with_errors > kGraphs / 10);
+}
+
+}  // namespace
+}  // namespace weft

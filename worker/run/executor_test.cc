@@ -1,0 +1,92 @@
+#include "worker/run/executor.h"
+
+#include <catch2/catch.hpp>
+#include <future>
+
+#include "common/device/cpu/cpu_device.h"
+#include "worker/run/test_plan.h"
+
+namespace weft {
+namespace {
+
+class Count : public Actor {
+ public:
+  absl::StatusOr<int> Method(const std::string&) const override { return 0; }
+  bool RunsInline(int, const std::vector<Tensor>&) const override { return false; }
+  absl::Status Call(int, CallContext& ctx, const std::vector<Tensor>& args, std::vector<Tensor>* outs) override {
+    absl::StatusOr<Tensor> out = ctx.AllocateOutput(0, v1::F32, {2});
+    if (!out.ok()) return out.status();
+    out->as<float>()[0] = out->as<float>()[1] = args.empty() ? 1 : args[0].as<float>()[0] + 1;
+    (*outs)[0] = *out;
+    return absl::OkStatus();
+  }
+};
+
+// A graph without edges: two tasks in a row.
+std::unique_ptr<GraphRun> MakeRun(const std::string& name, Device* device, std::atomic<int64_t>* admitted) {
+  TestPlan t({"w0"});
+  t.plan.graph = name;
+  const int actor = t.Actor("count");
+  const int a = t.Compute("a", actor, "m", {});
+  const int b = t.Compute("b", actor, "m", {{a, 0}});
+  t.Wait(a, b, 2, v1::PlanWait::BUFFER);
+  LoadedGraph l;
+  l.plan = t.plan;
+  l.actors[actor] = std::make_unique<Count>();
+  l.admitted = [admitted] { return admitted->load(); };
+  GraphRun::Options o;
+  o.clock = Clock::Real();
+  o.device = device;
+  o.trace_capacity = 1000;
+  return *GraphRun::Create(std::move(l), o);
+}
+
+TEST_CASE("executor: several graphs run, are inspected, aborted and removed from other threads") {
+  auto bell = Doorbell::InProcess();
+  CpuDevice device(Clock::Real(), bell.get());
+  std::atomic<int64_t> admitted{-1};
+  std::promise<void> done[2];
+  std::atomic<int> failed{0};
+  Executor::Options o;
+  o.clock = Clock::Real();
+  o.doorbell = bell.get();
+  o.on_completed = [&](const std::string& g, int64_t n) {
+    if (n == 100) done[g == "g1"].set_value();
+  };
+  o.on_failed = [&](const std::string&, const absl::Status&) { ++failed; };
+  Executor e(o);
+  e.Start();
+  e.Add(MakeRun("g0", &device, &admitted));
+  e.Add(MakeRun("g1", &device, &admitted));
+  admitted = 99;
+  bell->Ring();
+  done[0].get_future().get();
+  done[1].get_future().get();
+
+  std::promise<std::vector<v1::WorkerView>> views;
+  e.Inspect("", [&](std::vector<v1::WorkerView> v) { views.set_value(std::move(v)); });
+  const auto seen = views.get_future().get();
+  REQUIRE(seen.size() == 2);
+  CHECK(seen[0].completed() == 100);
+
+  std::promise<v1::TraceTrack> track;
+  e.FetchTrace("g0", 3, [&](v1::TraceTrack t) { track.set_value(std::move(t)); });
+  const v1::TraceTrack t = track.get_future().get();
+  CHECK(t.event_size() == 6);
+  CHECK(t.event(0).name() == "COMPUTE a");
+  CHECK(t.event(0).end_ns() >= t.event(0).start_ns());
+
+  e.Abort("g0", absl::UnavailableError("elsewhere"));
+  e.Abort("unknown", absl::UnavailableError("late"));
+  std::promise<void> removed;
+  e.Remove("g0", [&] { removed.set_value(); });
+  removed.get_future().get();
+  std::promise<void> removed_again;
+  e.Remove("g0", [&] { removed_again.set_value(); });  // late messages are normal
+  removed_again.get_future().get();
+  CHECK(failed == 0);  // what came from elsewhere is not told again
+  CHECK(e.progress() == 400);
+}
+
+}  // namespace
+}  // namespace weft
