@@ -1,6 +1,6 @@
 #pragma once
 
-// What signatures share: rules for dimensions that are not all fixed, and messages. Internal to common/classes.
+// What signatures share: rules for dimensions that are not all fixed, and messages.
 
 #include <optional>
 #include <string>
