@@ -16,17 +16,23 @@ uint64_t OpBytes(const PlanIndex& index, const PlanOp& o) {
     case v1::COMPUTE:
       for (const Spec& s : index.node_of(o).outputs) bytes = Plus(bytes, CheckedBytes(s).value_or(kHuge));
       break;
-    case v1::READ:
     case v1::RECV:
-      if (!index.edge_of(o).control) bytes = CheckedBytes(index.edge_of(o).spec).value_or(kHuge);
+      bytes = CheckedBytes(index.edge_of(o).spec).value_or(kHuge);
+      break;
+    case v1::READ:
+      // Memory that both ends share is the writer's.
+      if (index.edge_of(o).transport == v1::REMOTE) bytes = CheckedBytes(index.edge_of(o).spec).value_or(kHuge);
+      break;
+    case v1::WRITE:
+      if (index.edge_of(o).transport != v1::REMOTE) bytes = CheckedBytes(index.edge_of(o).spec).value_or(kHuge);
       break;
     case v1::COLLECTIVE:
       bytes = CheckedBytes(index.group_of(o).output).value_or(kHuge);
       break;
     default:
-      break;  // SEND and WRITE read their argument where it is
+      break;  // SEND reads its argument where it is
   }
-  const uint64_t slots = static_cast<uint64_t>(o.slots);
+  const uint64_t slots = static_cast<uint64_t>(o.kind == v1::WRITE ? index.edge_of(o).slots : o.slots);
   return bytes > kHuge / slots ? kHuge : bytes * slots;
 }
 

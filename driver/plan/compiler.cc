@@ -1,0 +1,193 @@
+#include "driver/plan/compiler.h"
+
+#include <algorithm>
+#include <cctype>
+#include <unordered_set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "common/base/status_macros.h"
+#include "common/plan/plan_text.h"
+#include "driver/graph/validate.h"
+#include "driver/plan/cost_order.h"
+#include "driver/plan/emit.h"
+#include "driver/plan/lower.h"
+#include "driver/plan/memory.h"
+#include "driver/plan/order.h"
+#include "driver/plan/overlap.h"
+#include "driver/plan/place.h"
+#include "driver/plan/transport.h"
+#include "driver/plan/verify.h"
+#include "driver/simulate/simulator.h"
+
+namespace weft {
+namespace {
+
+// Most op runs that one prediction may take.
+constexpr int64_t kMaxPredictedOps = 20'000'000;
+
+// Adds each stretch of time to its pass; a pass that runs several times is listed once.
+class Stopwatch {
+ public:
+  explicit Stopwatch(CompileTimes* times) : times_(times), last_(Clock::Real()->Now()) {}
+
+  void Done(const char* pass) {
+    const Nanos now = Clock::Real()->Now();
+    const double s = ToSeconds(now - std::exchange(last_, now));
+    if (times_ == nullptr) return;
+    for (auto& [name, total] : times_->passes) {
+      if (name != pass) continue;
+      total += s;
+      return;
+    }
+    times_->passes.emplace_back(pass, s);
+  }
+
+ private:
+  CompileTimes* const times_;
+  Nanos last_;
+};
+
+// What may be decided either way.
+struct Choice {
+  v1::Overlap auto_as = v1::ON;
+  bool by_cost = false;
+};
+
+// Ops that the plan will have, so that one that is too large is refused before it is built.
+int64_t CountOps(const ResolvedGraph& graph, const Edges& edges) {
+  int64_t ops = static_cast<int64_t>(graph.nodes.size());
+  for (const PlanEdge& e : edges.edges) ops += (e.src_worker != kClient) + (e.dst_worker != kClient);
+  for (const ResolvedCollective& c : graph.collectives) ops += static_cast<int64_t>(c.members.size());
+  return ops;
+}
+
+absl::StatusOr<Plan> Build(const ResolvedGraph& graph, const Placement& placement, const Cluster& cluster, const Choice& choice,
+                           Stopwatch* watch) {
+  WEFT_ASSIGN_OR_RETURN(const Edges edges, ChooseTransports(graph, placement, cluster, choice.auto_as));
+  watch->Done("transport");
+  const int64_t ops = CountOps(graph, edges);
+  if (ops > kMaxOps) {
+    return absl::ResourceExhaustedError(absl::StrCat("the plan would have ", ops, " ops, at most ", kMaxOps,
+                                                     " are possible: split the graph, or let nodes do more"));
+  }
+  std::vector<int32_t> rank;
+  if (choice.by_cost) rank = RankByCost(graph, edges, EmitPlan(graph, cluster, placement, edges, {}), CostModel::Default());
+  const Program program = Lower(graph, placement, edges, static_cast<int32_t>(cluster.workers.size()), rank);
+  watch->Done("lower");
+  WEFT_ASSIGN_OR_RETURN(const std::vector<Step> steps, OrderSteps(program));
+  watch->Done("order");
+  Plan plan = EmitPlan(graph, cluster, placement, edges, steps);
+  watch->Done("emit");
+  const v1::Overlap overlap = graph.options.overlap() == v1::AUTO ? choice.auto_as : graph.options.overlap();
+  AddOverlapWaits(edges.info, overlap != v1::OFF, &plan);
+  watch->Done("overlap");
+  WEFT_RETURN_IF_ERROR(PlanMemory(edges.info, overlap != v1::OFF, &plan));
+  watch->Done("memory");
+  plan.hash = HashPlan(plan);
+  watch->Done("hash");
+  if (const absl::Status status = Verify(plan); !status.ok()) {
+    return absl::InternalError(absl::StrCat("a pass of the compiler made a wrong plan, please report this graph:\n",
+                                            std::string(status.message())));
+  }
+  watch->Done("verify");
+  return plan;
+}
+
+bool HasAuto(const ResolvedGraph& graph) {
+  if (graph.options.overlap() == v1::AUTO) return true;
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const ResolvedNode& n) { return n.overlap == v1::AUTO; }) ||
+         std::any_of(graph.overrides.begin(), graph.overrides.end(), [](const EdgeOverride& o) { return o.edge.overlap() == v1::AUTO; });
+}
+
+// Seconds per execution with as many in flight as the options allow.
+absl::StatusOr<double> Predict(const Plan& plan) {
+  SimOptions options;
+  options.record = false;
+  const int64_t affordable = kMaxPredictedOps / std::max<int64_t>(1, static_cast<int64_t>(plan.ops.size()));
+  options.executions = std::clamp<int64_t>(affordable, 2, 2 * plan.options.max_in_flight() + 4);
+  WEFT_ASSIGN_OR_RETURN(const SimResult result, Simulate(plan, CostModel::Default(), options));
+  return result.seconds_per_execution;
+}
+
+// "w9" before "w10".
+bool NaturallyLess(const std::string& a, const std::string& b) {
+  size_t i = 0, j = 0;
+  while (i < a.size() && j < b.size()) {
+    if (!std::isdigit(static_cast<unsigned char>(a[i])) || !std::isdigit(static_cast<unsigned char>(b[j]))) {
+      if (a[i] != b[j]) return a[i] < b[j];
+      ++i, ++j;
+      continue;
+    }
+    const auto digits = [](const std::string& s, size_t from) {
+      size_t to = from;
+      while (to < s.size() && std::isdigit(static_cast<unsigned char>(s[to]))) ++to;
+      while (from + 1 < to && s[from] == '0') ++from;
+      return s.substr(from, to - from);
+    };
+    const std::string x = digits(a, i), y = digits(b, j);
+    if (x.size() != y.size()) return x.size() < y.size();
+    if (x != y) return x < y;
+    while (i < a.size() && std::isdigit(static_cast<unsigned char>(a[i]))) ++i;
+    while (j < b.size() && std::isdigit(static_cast<unsigned char>(b[j]))) ++j;
+  }
+  if (a.size() - i != b.size() - j) return a.size() - i < b.size() - j;
+  return a < b;
+}
+
+}  // namespace
+
+Cluster ClusterFromGraph(const v1::Graph& graph) {
+  std::vector<std::string> names;
+  std::unordered_set<std::string> seen;
+  for (const v1::Actor& actor : graph.actor()) {
+    if (!actor.worker().empty() && seen.insert(actor.worker()).second) names.push_back(actor.worker());
+  }
+  if (names.empty()) names.push_back("w0");
+  std::sort(names.begin(), names.end(), NaturallyLess);
+  Cluster cluster;
+  cluster.client_host_id = "local";
+  for (std::string& name : names) cluster.workers.push_back({std::move(name), cluster.client_host_id, "cpu"});
+  return cluster;
+}
+
+absl::StatusOr<Plan> Compile(const v1::Graph& graph, const ClassTable& classes, const Cluster& cluster, CompileTimes* times) {
+  if (times != nullptr) times->passes.clear();
+  Stopwatch watch(times);
+  WEFT_ASSIGN_OR_RETURN(const ResolvedGraph resolved, Validate(graph, classes));
+  watch.Done("validate");
+  if (cluster.workers.size() > static_cast<size_t>(kMaxWorkers)) {
+    return absl::InvalidArgumentError(absl::StrCat("the cluster has ", cluster.workers.size(), " workers: at most ", kMaxWorkers));
+  }
+  WEFT_ASSIGN_OR_RETURN(const Placement placement, Place(resolved, cluster));
+  watch.Done("place");
+
+  // The first is what holds when nothing is to be gained.
+  std::vector<Choice> choices;
+  for (const bool by_cost : {false, true}) {
+    if (by_cost && resolved.options.order() != v1::COST) continue;
+    choices.push_back({v1::ON, by_cost});
+    if (HasAuto(resolved)) choices.push_back({v1::OFF, by_cost});
+  }
+  if (choices.size() == 1) return Build(resolved, placement, cluster, choices[0], &watch);
+
+  absl::StatusOr<Plan> best = absl::InternalError("no choice was made");
+  double best_s = 0;
+  for (const Choice& choice : choices) {
+    absl::StatusOr<Plan> plan = Build(resolved, placement, cluster, choice, &watch);
+    if (!plan.ok()) {
+      // The order of the file need not be possible where order is free, and what overlaps may not fit the memory.
+      if (!best.ok()) best = std::move(plan);
+      continue;
+    }
+    WEFT_ASSIGN_OR_RETURN(const double seconds, Predict(*plan));
+    watch.Done("predict");
+    if (best.ok() && seconds >= best_s) continue;
+    best = std::move(plan);
+    best_s = seconds;
+  }
+  return best;
+}
+
+}  // namespace weft
