@@ -104,7 +104,8 @@ struct Rig {
     return out;
   }
   std::string LaneText(LaneKind kind) const {
-    for (const v1::LaneView& l : run->Inspect().lane()) {
+    const v1::WorkerView view = run->Inspect();
+    for (const v1::LaneView& l : view.lane()) {
       if (l.lane() == kind) return l.state() + " " + l.op() + ": " + l.waits_for();
     }
     return "";
