@@ -1,0 +1,80 @@
+// identity, add, scale, peek.
+
+#include <cmath>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/tensor/arith.h"
+#include "common/tensor/combine.h"
+#include "worker/actor/std/methods.h"
+
+namespace weft::cpu {
+namespace {
+
+void Copy(const Tensor& from, const Tensor& to) {
+  if (from.bytes() > 0) std::memcpy(to.data(), from.data(), from.bytes());
+}
+
+absl::Status Identity(CallContext& ctx, const std::vector<Tensor>& args, std::vector<Tensor>* outs) {
+  WEFT_ASSIGN_OR_RETURN(outs->at(0), ctx.AllocateOutput(0, args[0].dtype(), args[0].dims()));
+  Copy(args[0], outs->at(0));
+  return absl::OkStatus();
+}
+
+absl::Status Add(CallContext& ctx, const std::vector<Tensor>& args, std::vector<Tensor>* outs) {
+  if (args[0].dtype() == v1::BOOL) return BadArgument(0, args[0], "add takes numbers, not BOOL");
+  std::vector<const void*> inputs;
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (args[i].dtype() != args[0].dtype() || args[i].dims() != args[0].dims()) {
+      return BadArgument(i, args[i], absl::StrCat("add takes arguments of one dtype and shape, and argument 0 is ", args[0].ToString()));
+    }
+    inputs.push_back(args[i].data());
+  }
+  WEFT_ASSIGN_OR_RETURN(outs->at(0), ctx.AllocateOutput(0, args[0].dtype(), args[0].dims()));
+  return Combine(args[0].dtype(), v1::SUM, inputs, outs->at(0).data(), args[0].elements());
+}
+
+absl::Status Scale(CallContext& ctx, const std::vector<Tensor>& args, std::vector<Tensor>* outs) {
+  const Tensor& x = args[0];
+  if (!ctx.config().has_scale()) return absl::InvalidArgumentError("config.scale is missing");
+  if (x.dtype() == v1::BOOL) return BadArgument(0, x, "scale takes numbers, not BOOL");
+  const double scale = ctx.config().scale();
+  if (!IsFloat(x.dtype()) && (scale != std::trunc(scale) || std::fabs(scale) > 9007199254740992.0)) {
+    return BadArgument(0, x, absl::StrCat("an integer dtype takes a whole factor up to 2^53, and config.scale is ", scale));
+  }
+  WEFT_ASSIGN_OR_RETURN(outs->at(0), ctx.AllocateOutput(0, x.dtype(), x.dims()));
+  return ForElementType(x.dtype(), [&](auto e) {
+    using E = decltype(e);
+    const auto* from = x.as<typename E::Storage>();
+    auto* to = outs->at(0).as<typename E::Storage>();
+    const auto factor = static_cast<typename E::Compute>(scale);
+    for (int64_t i = 0; i < x.elements(); ++i) to[i] = E::Store(Times(E::Load(from[i]), factor));
+    return absl::OkStatus();
+  });
+}
+
+absl::Status Peek(CallContext& ctx, const std::vector<Tensor>& args, std::vector<Tensor>* outs) {
+  const Tensor& x = args[0];
+  WEFT_ASSIGN_OR_RETURN(outs->at(0), ctx.AllocateOutput(0, x.dtype(), {1}));
+  WEFT_ASSIGN_OR_RETURN(outs->at(1), ctx.AllocateOutput(1, v1::I64, {static_cast<int64_t>(x.dims().size())}));
+  WEFT_ASSIGN_OR_RETURN(outs->at(2), ctx.AllocateOutput(2, v1::I32, {1}));
+  if (x.elements() > 0) {
+    std::memcpy(outs->at(0).data(), x.data(), SizeOf(x.dtype()));
+  } else {
+    std::memset(outs->at(0).data(), 0, SizeOf(x.dtype()));
+  }
+  for (size_t i = 0; i < x.dims().size(); ++i) outs->at(1).as<int64_t>()[i] = x.dims()[i];
+  outs->at(2).as<int32_t>()[0] = x.dtype();
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+StdMethod IdentityMethod() { return {"identity", 1, 1, 1, kInlineBytes, Identity}; }
+StdMethod AddMethod() { return {"add", 1, -1, 1, kInlineBytes, Add}; }
+StdMethod ScaleMethod() { return {"scale", 1, 1, 1, kInlineBytes, Scale}; }
+// Reads one element whatever the size.
+StdMethod PeekMethod() { return {"peek", 1, 1, 3, SIZE_MAX, Peek}; }
+
+}  // namespace weft::cpu

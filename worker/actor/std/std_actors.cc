@@ -1,0 +1,12 @@
+#include "worker/actor/std/std_actors.h"
+
+namespace weft {
+
+void RegisterStdActors(ActorRegistry* registry) {
+  RegisterMathActors(registry);
+  RegisterSourceActors(registry);
+  RegisterLinearActor(registry);
+  RegisterTestingActors(registry);
+}
+
+}  // namespace weft

@@ -1,0 +1,21 @@
+#pragma once
+
+// weft's own actor classes on the CPU. What they compute is told in common/classes, from which the compiler knows them.
+
+#include "worker/actor/actor.h"
+
+namespace weft {
+
+// std.Identity, std.Add, std.Scale, std.Split, std.Concat, std.Reduce, std.Gemm, std.Math.
+void RegisterMathActors(ActorRegistry* registry);
+// std.Source, std.Constant.
+void RegisterSourceActors(ActorRegistry* registry);
+// std.Linear.
+void RegisterLinearActor(ActorRegistry* registry);
+// std.Delay, std.Fail.
+void RegisterTestingActors(ActorRegistry* registry);
+
+// All of them.
+void RegisterStdActors(ActorRegistry* registry);
+
+}  // namespace weft
