@@ -3,6 +3,8 @@
 // Builds plans by hand for tests, op after op in the global order, and damages them.
 
 #include <algorithm>
+#include <functional>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -101,6 +103,8 @@ class TestPlan {
   Ends Control(int32_t from, int32_t to, const std::string& dst) {
     const int32_t e = Edge(V(from), to, {1, false});
     plan_.edges[e].control = true;
+    plan_.edges[e].spec = TestSpec(v1::U8, {0});
+    plan_.edges[e].bytes = 0;
     plan_.edges[e].dst = dst;
     const int32_t out = Out(e, V(from));
     op(out).args.clear();
@@ -182,13 +186,15 @@ class TestPlan {
     for (const PlanOp& o : plan->ops) {
       uint64_t bytes = 0;
       if (o.kind == v1::COMPUTE) {
-        for (const Spec& s : plan->nodes[o.node].outputs) bytes += s.MaxBytes();
-      } else if (o.kind == v1::READ || o.kind == v1::RECV) {
-        bytes = plan->edges[o.edge].control ? 0 : plan->edges[o.edge].bytes;
+        for (const Spec& s : plan->nodes[o.node].outputs) bytes += s.MaxBytes() * o.slots;
       } else if (o.kind == v1::COLLECTIVE) {
-        bytes = plan->groups[o.group].output.MaxBytes();
+        bytes = plan->groups[o.group].output.MaxBytes() * o.slots;
+      } else if (o.kind != v1::SEND) {
+        // Memory that both ends share is its writer's.
+        const PlanEdge& e = plan->edges[o.edge];
+        if (o.kind == (e.rendezvous ? v1::RECV : e.transport == v1::REMOTE ? v1::READ : v1::WRITE)) bytes = e.bytes * e.slots;
       }
-      plan->peak_bytes[o.worker] += bytes * o.slots;
+      plan->peak_bytes[o.worker] += bytes;
     }
   }
 
@@ -244,6 +250,61 @@ inline std::vector<int32_t> SameOrder(const Plan& plan) {
   std::vector<int32_t> order(plan.ops.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int32_t>(i);
   return order;
+}
+
+// Sets a few fields of a few things to whatever comes, in range or not.
+inline void Scramble(std::mt19937* rng, Plan* plan) {
+  const auto below = [&](size_t n) { return static_cast<int32_t>((*rng)() % n); };
+  const auto any = [&](int32_t n) -> int32_t {
+    switch (below(8)) {
+      case 0:
+        return static_cast<int32_t>((*rng)());
+      case 1:
+        return -1;
+      case 2:
+        return n;
+      default:
+        return below(n + 1);
+    }
+  };
+  using Hit = std::function<void(PlanOp&, PlanEdge&, PlanGroup&)>;
+  const int32_t n = static_cast<int32_t>(plan->ops.size());
+  const std::vector<Hit> hits = {
+      [&](auto& o, auto&, auto&) { o.worker = any(3); },
+      [&](auto& o, auto&, auto&) { o.kind = static_cast<OpKind>(any(6)); },
+      [&](auto& o, auto&, auto&) { o.lane = static_cast<LaneKind>(any(5)); },
+      [&](auto& o, auto&, auto&) { o.lane_index = any(2); },
+      [&](auto& o, auto&, auto&) { o.node = any(6); },
+      [&](auto& o, auto&, auto&) { o.edge = any(6); },
+      [&](auto& o, auto&, auto&) { o.group = any(2); },
+      [&](auto& o, auto&, auto&) { o.slots = any(3); },
+      [&](auto& o, auto&, auto&) { o.args.push_back({any(n), any(2)}); },
+      [&](auto& o, auto&, auto&) { o.args.clear(); },
+      [&](auto& o, auto&, auto&) { o.waits.push_back({any(n), any(2), static_cast<WaitReason>(any(5))}); },
+      [&](auto& o, auto&, auto&) { o.waits.clear(); },
+      [&](auto& o, auto&, auto&) { std::swap(o, plan->ops[below(plan->ops.size())]); },
+      [&](auto& o, auto&, auto&) { plan->ops.push_back(PlanOp(o)); },
+      [&](auto&, auto& e, auto&) { e.src_worker = any(3); },
+      [&](auto&, auto& e, auto&) { e.dst_worker = any(3); },
+      [&](auto&, auto& e, auto&) { e.slots = any(3); },
+      [&](auto&, auto& e, auto&) { e.rendezvous = !e.rendezvous; },
+      [&](auto&, auto& e, auto&) { e.control = !e.control; },
+      [&](auto&, auto& e, auto&) { e.src_output = any(3); },
+      [&](auto&, auto& e, auto&) { e.dst_arg = any(3); },
+      [&](auto&, auto& e, auto&) { e.transport = static_cast<v1::Transport>(any(6)); },
+      [&](auto&, auto& e, auto&) {
+        const Dim dim{static_cast<Dim::Kind>(below(3)), static_cast<int64_t>((*rng)()) << below(33)};
+        e.spec.shape.dims.assign(below(12), dim);
+      },
+      [&](auto&, auto&, auto& g) { g.members.assign(below(5), any(3)); },
+      [&](auto&, auto&, auto& g) { g.root_rank = any(2); },
+      [&](auto&, auto&, auto&) { plan->nodes[below(plan->nodes.size())].actor = any(3); },
+      [&](auto&, auto&, auto&) { plan->workers.resize(below(4)); },
+  };
+  for (int h = 1 + below(6); h > 0; --h) {
+    PlanOp& o = plan->ops[below(plan->ops.size())];
+    hits[below(hits.size())](o, plan->edges[below(plan->edges.size())], plan->groups[below(plan->groups.size())]);
+  }
 }
 
 }  // namespace weft

@@ -62,8 +62,8 @@ void CheckBuffers(const PlanIndex& index, Findings* f) {
     for (const int32_t r : takers) {
       if (covered.Has(r)) continue;
       f->Add("V5", index.Name(o.id), " writes a buffer that ", index.Name(r), " may still read: it has ", o.slots,
-             o.slots == 1 ? " slot" : " slots", " and must wait for that op at a distance of ", o.slots == 1 ? "1" : "at most so many",
-             " (BUFFER)");
+             o.slots == 1 ? " slot" : " slots", " and must wait for that op (BUFFER) at a distance of 1",
+             o.slots == 1 ? "" : absl::StrCat(" to ", o.slots));
     }
   }
 }

@@ -66,6 +66,7 @@ class Definitions {
       Add(Edge(e), " is by rendezvous: ", client ? "the client's ends" : "REMOTE edges", " are buffered");
     }
     if (!e.rendezvous && always) Add(Edge(e), " is buffered, but ", v1::Transport_Name(e.transport), " transfers only by rendezvous");
+    if (!e.rendezvous && e.emulated) Add(Edge(e), " has an emulated link, which transfers only by rendezvous");
     if (e.src_worker != kClient && index_.source()[e.id] < 0) {
       Add(Edge(e), " has no ", e.rendezvous ? "SEND" : "WRITE", " on ", WorkerName(plan_, e.src_worker),
           ": its consumer would wait for ever");
