@@ -1,0 +1,103 @@
+#pragma once
+
+// From a worker's part of a plan to ports, actors and communicators: the two phases of bootstrap. Blocking, under deadlines; runs on a
+// graph's own thread, never on the loop's.
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/channel/doorbell.h"
+#include "common/channel/shm/hub.h"
+#include "common/device/device.h"
+#include "common/plan/plan.h"
+#include "weft/v1/worker_service.grpc.pb.h"
+#include "worker/actor/actor.h"
+#include "worker/run/executor.h"
+#include "worker/run/loaded_graph.h"
+
+namespace weft {
+
+// What all graphs of one worker process share. Pointers outlive their users; the strings are set before any graph is loaded.
+struct WorkerEnv {
+  const Clock* clock = nullptr;
+  Device* device = nullptr;
+  Doorbell* doorbell = nullptr;
+  ShmHub* hub = nullptr;
+  Executor* executor = nullptr;
+  const ActorRegistry* registry = nullptr;
+  std::string worker_name;
+  std::string incarnation;
+  std::string host_id;
+  std::string data_address;
+  std::string driver_host_id;
+  std::string driver_shm_address;
+  std::string driver_incarnation;
+  std::string token;
+};
+
+// A first cause that ends waits. Thread-safe.
+class CancelFlag {
+ public:
+  void Set(const absl::Status& cause) {
+    MutexLock lock(&mu_);
+    if (cause_.ok()) cause_ = cause;
+  }
+  absl::Status Get() const {
+    MutexLock lock(&mu_);
+    return cause_;
+  }
+
+ private:
+  mutable Mutex mu_;
+  absl::Status cause_ WEFT_GUARDED_BY(mu_);
+};
+
+// How the shm channel sees an edge of the plan.
+ShmEdgeSpec ShmSpecOf(const Plan& plan, const PlanEdge& edge);
+
+class Links;
+
+class GraphLoader {
+ public:
+  // `env` and `cancel` outlive the loader.
+  GraphLoader(WorkerEnv* env, std::shared_ptr<v1::WorkerService::Stub> stub, Plan part, std::string attempt, const CancelFlag* cancel);
+  ~GraphLoader();
+
+  // Phase 1: makes actors and what peers will ask for. Errors name the actor or edge.
+  absl::Status Prepare();
+
+  // Phase 2: meets every peer and tries every edge once, in plan order, with a checked message. DeadlineExceeded and Unavailable name the
+  // peer or edge; Cancelled carries the flag's cause.
+  absl::StatusOr<LoadedGraph> Connect(const v1::Connect& peers);
+
+ private:
+  std::string Key(int32_t writer, int32_t reader) const;
+  absl::Status CheckOpen(Nanos deadline, const std::string& what) const;
+  absl::Status ImportSegments(const v1::Connect& peers, Nanos deadline);
+  absl::Status MakeShmPorts(LoadedGraph* loaded);
+  absl::Status MakeGlooPorts(LoadedGraph* loaded, Nanos deadline);
+  absl::Status MakeGroups(LoadedGraph* loaded, Nanos deadline);
+  absl::Status MakeRemotePorts(LoadedGraph* loaded, Nanos deadline);
+  absl::Status TryEdges(LoadedGraph* loaded, Nanos deadline);
+  absl::Status TryEdge(const PlanOp& op, LoadedGraph* loaded, Stream* stream, Nanos deadline);
+
+  WorkerEnv* const env_;
+  const std::shared_ptr<v1::WorkerService::Stub> stub_;
+  Plan part_;
+  const std::string attempt_;
+  const CancelFlag* const cancel_;
+  const int32_t me_;
+  std::map<int32_t, std::unique_ptr<Actor>> actors_;
+  std::map<int32_t, std::shared_ptr<ShmSegment>> to_;    // by peer, kClient included
+  std::map<int32_t, std::shared_ptr<ShmSegment>> from_;  // by peer
+  std::shared_ptr<Links> links_;  // shared with the LoadedGraph
+  bool handed_over_ = false;
+};
+
+}  // namespace weft
