@@ -1,0 +1,124 @@
+#pragma once
+
+// The command line as plain data. Parsing alone touches no file and no process.
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace weft {
+
+// Those that every command takes.
+struct CommonArgs {
+  bool json = false;
+  std::string address;  // empty: WEFT_ADDRESS, then the cluster's address file
+  std::string cluster;  // empty: WEFT_CLUSTER, then "default"
+};
+
+struct UpArgs {
+  int workers = 4;
+  std::string device = "cpu";
+  bool detach = false;
+  bool verbose = false;    // logs of the processes go to stderr
+  std::string state_dir;   // empty: in the cluster's directory, gone with it
+  std::string listen = "127.0.0.1:0";
+  std::string log_level = "info";
+  double timeout_s = 30;   // until all workers are registered
+};
+
+struct DownArgs {
+  double timeout_s = 10;
+};
+
+// How to execute a graph that is compiled.
+struct ExecuteArgs {
+  std::vector<std::string> inputs;       // name=file.npy or name=literal
+  std::vector<std::string> inputs_each;  // name=file.npy
+  std::optional<int64_t> repeat;         // unset: as many as inputs_each has slices, else 1
+  int in_flight = 0;                     // 0: as the graph says
+  std::string output_dir;
+  double deadline_s = 0;
+};
+
+struct RunArgs {
+  std::string graph_file;
+  ExecuteArgs execute;
+  std::optional<bool> overlap;
+  std::string trace_file;
+  int trace_executions = 0;
+  bool keep = false;
+};
+
+struct CompileArgs {
+  std::string graph_file;
+  std::optional<bool> overlap;
+  bool trace = true;
+};
+
+struct ExecuteNamedArgs {
+  std::string graph;
+  ExecuteArgs execute;
+};
+
+struct TeardownArgs {
+  std::string graph;
+  double drain_s = 10;
+};
+
+struct WorkersArgs {};
+struct GraphsArgs {};
+
+struct InspectArgs {
+  std::string graph;  // empty: all
+};
+
+struct PlanArgs {
+  std::string graph_file;
+  std::string format = "text";  // or "json"
+  std::string workers;          // "4", "w0,w1" or "w0@hostA,w1@hostB"; empty: as the graph says
+  std::optional<bool> overlap;
+  int64_t simulate = 0;         // executions
+  int in_flight = 0;
+  std::string draw_file;        // .svg or .json
+  bool timing = false;
+};
+
+struct TraceArgs {
+  std::string graph;
+  std::string file;
+  int executions = 0;  // 0: all that are kept
+};
+
+struct BenchOverlapArgs {
+  int executions = 20;
+  double delay_s = 0.010;
+  double transfer_s = 0.010;
+  int in_flight = 4;
+  std::string trace_file;
+};
+
+struct VersionArgs {};
+
+using CommandArgs = std::variant<UpArgs, DownArgs, RunArgs, CompileArgs, ExecuteNamedArgs, TeardownArgs, WorkersArgs, GraphsArgs,
+                                 InspectArgs, PlanArgs, TraceArgs, BenchOverlapArgs, VersionArgs>;
+
+struct ParsedArgs {
+  CommonArgs common;
+  CommandArgs command;
+  // Set: print this and exit with 0; there is no command.
+  std::optional<std::string> help;
+};
+
+// `args` without the program's name. InvalidArgument says which argument is wrong, and what would be right.
+absl::StatusOr<ParsedArgs> ParseArgs(const std::vector<std::string>& args);
+
+// Splits "name=value" at the first '='; InvalidArgument names the option.
+absl::StatusOr<std::pair<std::string, std::string>> SplitAssignment(const std::string& option, const std::string& text);
+
+// ".svg" or ".json" of a picture's file name; InvalidArgument for another.
+absl::StatusOr<std::string> PictureFormat(const std::string& file);
+
+}  // namespace weft

@@ -1,0 +1,156 @@
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/cli/commands.h"
+#include "client/cli/console.h"
+#include "client/cli/execute.h"
+#include "client/cli/interrupt.h"
+#include "client/cli/picture.h"
+#include "common/base/parse.h"
+#include "common/plan/plan.h"
+
+namespace weft {
+namespace {
+
+using nlohmann::ordered_json;
+
+ordered_json ToJson(const v1::GraphInfo& g) {
+  ordered_json json = {{"name", g.name()},
+                       {"state", g.state()},
+                       {"plan_hash", g.plan_hash()},
+                       {"workers", std::vector<std::string>(g.worker().begin(), g.worker().end())},
+                       {"executions_admitted", g.executions_admitted()},
+                       {"executions_done", g.executions_done()}};
+  if (!g.error().empty()) json["error"] = g.error();
+  return json;
+}
+
+void PrintGraphs(const google::protobuf::RepeatedPtrField<v1::GraphInfo>& graphs) {
+  std::vector<std::vector<std::string>> rows = {{"GRAPH", "STATE", "EXECUTIONS", "PLAN", "WORKERS"}};
+  std::string errors;
+  for (const v1::GraphInfo& g : graphs) {
+    rows.push_back({g.name(), g.state(), absl::StrCat(g.executions_done(), "/", g.executions_admitted()), g.plan_hash(),
+                    absl::StrJoin(g.worker(), ",")});
+    if (!g.error().empty()) absl::StrAppend(&errors, "graph \"", g.name(), "\": ", g.error(), "\n");
+  }
+  Print(graphs.empty() ? "no graphs\n" : Table(rows) + errors);
+}
+
+}  // namespace
+
+Outcome RunWorkers(const CommonArgs& common) {
+  std::unique_ptr<Client> client;
+  if (Outcome connected = ConnectTo(common, &client); !connected.ok()) return connected;
+  const Interrupt::Scope scope([&] { client->CancelAll(); });
+  auto reply = client->ListWorkers();
+  if (!reply.ok()) return Outcome::Of(reply.status());
+  if (common.json) {
+    ordered_json workers = ordered_json::array();
+    for (const v1::WorkerInfo& w : reply->worker()) {
+      workers.push_back({{"name", w.name()},
+                         {"state", w.state()},
+                         {"device", w.device()},
+                         {"pid", w.pid()},
+                         {"host_id", w.host_id()},
+                         {"incarnation", w.incarnation()},
+                         {"heartbeat_age_s", w.heartbeat_age_s()},
+                         {"graphs", std::vector<std::string>(w.graph().begin(), w.graph().end())},
+                         {"classes", std::vector<std::string>(w.class_().begin(), w.class_().end())}});
+    }
+    PrintJson({{"driver_incarnation", reply->driver_incarnation()}, {"workers", workers}});
+    return Outcome();
+  }
+  std::vector<std::vector<std::string>> rows = {{"WORKER", "STATE", "DEVICE", "PID", "HOST", "HEARTBEAT", "GRAPHS"}};
+  for (const v1::WorkerInfo& w : reply->worker()) {
+    rows.push_back({w.name(), w.state(), w.device(), absl::StrCat(w.pid()), w.host_id(),
+                    absl::StrCat(FormatSeconds(w.heartbeat_age_s()), " ago"), absl::StrJoin(w.graph(), ",")});
+  }
+  Print(rows.size() == 1 ? "no workers\n" : Table(rows));
+  return Outcome();
+}
+
+Outcome RunGraphs(const CommonArgs& common) {
+  std::unique_ptr<Client> client;
+  if (Outcome connected = ConnectTo(common, &client); !connected.ok()) return connected;
+  const Interrupt::Scope scope([&] { client->CancelAll(); });
+  auto reply = client->ListGraphs();
+  if (!reply.ok()) return Outcome::Of(reply.status());
+  if (common.json) {
+    ordered_json graphs = ordered_json::array();
+    for (const v1::GraphInfo& g : reply->graph()) graphs.push_back(ToJson(g));
+    PrintJson({{"graphs", graphs}});
+    return Outcome();
+  }
+  PrintGraphs(reply->graph());
+  return Outcome();
+}
+
+Outcome RunInspect(const CommonArgs& common, const InspectArgs& args) {
+  std::unique_ptr<Client> client;
+  if (Outcome connected = ConnectTo(common, &client); !connected.ok()) return connected;
+  const Interrupt::Scope scope([&] { client->CancelAll(); });
+  auto reply = client->Inspect(args.graph);
+  if (!reply.ok()) return Outcome::Of(reply.status());
+  if (common.json) {
+    ordered_json graphs = ordered_json::array();
+    for (const v1::GraphInfo& g : reply->graph()) graphs.push_back(ToJson(g));
+    ordered_json views = ordered_json::array();
+    for (const v1::WorkerView& v : reply->view()) {
+      ordered_json lanes = ordered_json::array();
+      for (const v1::LaneView& l : v.lane()) {
+        lanes.push_back({{"lane", LaneName(l.lane(), l.index())}, {"state", l.state()}, {"op", l.op()}, {"execution", l.execution()},
+                         {"waits_for", l.waits_for()}, {"since_s", l.since_s()}});
+      }
+      ordered_json view = {{"graph", v.graph()}, {"worker", v.worker()}, {"admitted", v.admitted()}, {"completed", v.completed()},
+                           {"lanes", lanes}};
+      if (!v.problem().empty()) view["problem"] = v.problem();
+      views.push_back(view);
+    }
+    PrintJson({{"graphs", graphs}, {"views", views}});
+    return Outcome();
+  }
+  PrintGraphs(reply->graph());
+  if (reply->view().empty()) return Outcome();
+  std::vector<std::vector<std::string>> rows = {{"GRAPH", "WORKER", "LANE", "STATE", "SINCE", "EXECUTION", "OP", "WAITS FOR"}};
+  std::string problems;
+  for (const v1::WorkerView& v : reply->view()) {
+    if (!v.problem().empty()) absl::StrAppend(&problems, "worker ", v.worker(), ", graph \"", v.graph(), "\": ", v.problem(), "\n");
+    for (const v1::LaneView& l : v.lane()) {
+      rows.push_back({v.graph(), v.worker(), LaneName(l.lane(), l.index()), l.state(), FormatSeconds(l.since_s()),
+                      l.op().empty() ? "-" : absl::StrCat(l.execution()), l.op().empty() ? "-" : l.op(), l.waits_for()});
+    }
+  }
+  Print(absl::StrCat("\n", rows.size() > 1 ? Table(rows) : "", problems));
+  return Outcome();
+}
+
+Outcome RunTrace(const CommonArgs& common, const TraceArgs& args) {
+  std::unique_ptr<Client> client;
+  if (Outcome connected = ConnectTo(common, &client); !connected.ok()) return connected;
+  const Interrupt::Scope scope([&] { client->CancelAll(); });
+  auto timeline = WriteTrace(client.get(), args.graph, args.executions, args.file);
+  if (!timeline.ok()) {
+    return absl::IsInvalidArgument(timeline.status()) ? Outcome::OfArgument(timeline.status()) : Outcome::Of(timeline.status());
+  }
+  int64_t first = 0, count = 0;
+  ExecutionRange(timeline->measured, &first, &count);
+  const double measured = timeline->measured.SecondsPerExecution();
+  const double predicted = timeline->predicted.SecondsPerExecution();
+  if (common.json) {
+    PrintJson({{"graph", args.graph},
+               {"file", args.file},
+               {"first_execution", first},
+               {"executions", count},
+               {"measured_s", measured},
+               {"predicted_s", predicted},
+               {"notes", timeline->measured.notes}});
+  } else {
+    Print(absl::StrCat(args.file, ": ", count, " executions from #", first, " on; measured ", FormatSeconds(measured),
+                       " per execution, predicted ", FormatSeconds(predicted), "\n"));
+    for (const std::string& note : timeline->measured.notes) Print(note + "\n");
+  }
+  return Outcome();
+}
+
+}  // namespace weft

@@ -1,0 +1,34 @@
+#include "client/cli/exit_code.h"
+
+namespace weft {
+
+Outcome Outcome::Of(const absl::Status& status) {
+  std::string message(status.message());
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return Outcome();
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kNotFound:           // no such graph
+    case absl::StatusCode::kAlreadyExists:      // the graph's name is taken
+    case absl::StatusCode::kResourceExhausted:  // a byte limit, or too large a plan
+      return Outcome(ExitCode::kInvalidGraph, std::move(message));
+    case absl::StatusCode::kUnavailable:
+      return Outcome(ExitCode::kUnreachable, std::move(message));
+    case absl::StatusCode::kDeadlineExceeded:
+      return Outcome(ExitCode::kDeadline, std::move(message));
+    case absl::StatusCode::kCancelled:
+      return Outcome(ExitCode::kInterrupted, std::move(message));
+    default:
+      return Outcome(ExitCode::kExecutionFailed, std::move(message));
+  }
+}
+
+Outcome Outcome::OfArgument(const absl::Status& status) {
+  return status.ok() ? Outcome() : Outcome(ExitCode::kUsage, std::string(status.message()));
+}
+
+ExitCode ExitCodeOfTaskError(int code) {
+  return code == static_cast<int>(absl::StatusCode::kDeadlineExceeded) ? ExitCode::kDeadline : ExitCode::kExecutionFailed;
+}
+
+}  // namespace weft

@@ -1,0 +1,64 @@
+#pragma once
+
+// Longer texts of --help.
+
+namespace weft {
+
+inline constexpr char kAppHelp[] = "weft runs compiled graphs of actor tasks over worker processes.";
+
+inline constexpr char kAppFooter[] = R"(Exit codes:
+  0 done   1 an execution failed   2 usage   3 invalid graph or plan   4 driver not reachable   5 deadline   130 interrupted
+
+Examples:
+  weft up --workers 4 --detach
+  weft run examples/overlap/overlap.textproto --repeat 20 --in-flight 4 --trace overlap.svg
+  weft down)";
+
+inline constexpr char kUpFooter[] = R"(The cluster's files (address, logs) lie in $XDG_RUNTIME_DIR/weft/NAME, or in a private directory below the temporary one.
+A killed worker or driver is started again. Ctrl-C or `weft down` ends everything; nothing is left.
+
+Examples:
+  weft up --workers 4                       in the foreground, until Ctrl-C
+  weft up --workers 2 --name two --detach   a second cluster beside the first; use it with --cluster two)";
+
+inline constexpr char kDownFooter[] = R"(A cluster that is not running is no error; what a killed one left is removed.
+
+Example:
+  weft down --name two)";
+
+inline constexpr char kInspectFooter[] = R"(Example:
+  weft inspect mlp)";
+
+inline constexpr char kRunFooter[] = R"(Inputs are .npy files, or literals of the dtype that the graph declares: 3, [1, 2.5], [[1, 2], [3, nan]].
+
+Examples:
+  weft run examples/mlp/mlp.textproto --input x=batch.npy --output out
+  weft run graph.textproto --input-each x=samples.npy --in-flight 8 --deadline 2s
+  weft run graph.textproto --repeat 100 --overlap off --json)";
+
+inline constexpr char kCompileFooter[] = R"(Examples:
+  weft compile graph.textproto
+  weft execute NAME --repeat 10      NAME is the `name` field of the graph file
+  weft teardown NAME)";
+
+inline constexpr char kExecuteFooter[] = R"(Example:
+  weft execute mlp --input x=batch.npy --output out)";
+
+inline constexpr char kTraceFooter[] = R"(The picture has the predicted and the measured timeline below each other on the same scale.
+
+Examples:
+  weft trace overlap -o overlap.svg
+  weft trace overlap -o overlap.json --executions 10)";
+
+inline constexpr char kPlanFooter[] = R"(Examples:
+  weft plan graph.textproto
+  weft plan graph.textproto --workers w0@a,w1@a,w2@b --format json
+  weft plan graph.textproto --simulate 20 --in-flight 4 --draw predicted.svg)";
+
+inline constexpr char kBenchFooter[] = R"(Starts a cluster of its own for the measurement; with --address or WEFT_ADDRESS it uses that one, which needs workers w0 to w3.
+Times are seconds per execution: (end of the last - end of the first) / (n - 1).
+
+Example:
+  weft bench overlap --json)";
+
+}  // namespace weft
