@@ -39,10 +39,14 @@ void Put(char (&field)[N], const std::string& text) {
   std::memcpy(field + n, "...", 3);
 }
 
-// Reads a field whatever is in it: ends within it, and is valid UTF-8, since it may go into a protobuf string.
-template <size_t N>
-std::string Get(const char (&field)[N]) {
-  const size_t n = strnlen(field, N);
+std::string Carried(const MessageHeader& h) {
+  return absl::StrCat(DTypeName(static_cast<DType>(h.dtype)), DimsToString(DimsOf(h)));
+}
+
+}  // namespace
+
+std::string SafeText(const char* field, size_t size) {
+  const size_t n = strnlen(field, size);
   std::string out;
   out.reserve(n);
   for (size_t i = 0; i < n;) {
@@ -57,12 +61,6 @@ std::string Get(const char (&field)[N]) {
   }
   return out;
 }
-
-std::string Carried(const MessageHeader& h) {
-  return absl::StrCat(DTypeName(static_cast<DType>(h.dtype)), DimsToString(DimsOf(h)));
-}
-
-}  // namespace
 
 std::string TaskError::ToString() const {
   return absl::StrCat("node ", node, " on ", worker, ", execution ", execution, ": ", message);
@@ -139,9 +137,9 @@ absl::Status CheckHeader(const MessageHeader& h, uint64_t plan_hash, int32_t edg
 TaskErrorRef ErrorOf(const MessageHeader& h) {
   if (h.error_code == 0) return nullptr;
   auto error = std::make_shared<TaskError>();
-  error->worker = Get(h.error_worker);
-  error->node = Get(h.error_node);
-  error->message = Get(h.error_message);
+  error->worker = SafeText(h.error_worker, sizeof h.error_worker);
+  error->node = SafeText(h.error_node, sizeof h.error_node);
+  error->message = SafeText(h.error_message, sizeof h.error_message);
   error->execution = h.error_execution;
   const bool known = h.error_code > 0 && h.error_code <= static_cast<int32_t>(absl::StatusCode::kUnauthenticated);
   error->code = known ? static_cast<absl::StatusCode>(h.error_code) : absl::StatusCode::kUnknown;

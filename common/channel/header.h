@@ -60,6 +60,9 @@ absl::Status CheckHeader(const MessageHeader& h, uint64_t plan_hash, int32_t edg
 TaskErrorRef ErrorOf(const MessageHeader& h);
 Dims DimsOf(const MessageHeader& h);
 
+// Text from a field that another process wrote: ends within `size` bytes and is valid UTF-8 (else '?'), whatever it holds.
+std::string SafeText(const char* field, size_t size);
+
 uint64_t HashAsNumber(const std::string& plan_hash);
 
 }  // namespace weft
