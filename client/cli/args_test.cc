@@ -1,0 +1,181 @@
+#include "client/cli/args.h"
+
+#include <catch2/catch.hpp>
+
+#include "client/cli/exit_code.h"
+#include "client/cli/worker_list.h"
+
+namespace weft {
+namespace {
+
+template <typename T>
+T Good(const std::vector<std::string>& args, CommonArgs* common = nullptr) {
+  auto parsed = ParseArgs(args);
+  INFO(parsed.status().message());
+  REQUIRE(parsed.ok());
+  REQUIRE_FALSE(parsed->help);
+  REQUIRE(std::holds_alternative<T>(parsed->command));
+  if (common != nullptr) *common = parsed->common;
+  return std::get<T>(parsed->command);
+}
+
+std::string Bad(const std::vector<std::string>& args) {
+  auto parsed = ParseArgs(args);
+  REQUIRE_FALSE(parsed.ok());
+  CHECK(parsed.status().code() == absl::StatusCode::kInvalidArgument);
+  return std::string(parsed.status().message());
+}
+
+TEST_CASE("run: all options, common ones before and after the command") {
+  CommonArgs common;
+  const RunArgs run = Good<RunArgs>({"--json", "run", "g.textproto", "--input", "a=x.npy", "--input", "b=[1, 2]", "--input-each", "c=y.npy",
+                                     "--repeat", "7", "--in-flight", "3", "--output", "out", "--overlap", "off", "--deadline", "500ms",
+                                     "--trace", "t.svg", "--keep", "--address", "h:1"},
+                                    &common);
+  CHECK(common.json);
+  CHECK(common.address == "h:1");
+  CHECK(run.graph_file == "g.textproto");
+  CHECK(run.execute.inputs == std::vector<std::string>{"a=x.npy", "b=[1, 2]"});
+  CHECK(run.execute.inputs_each == std::vector<std::string>{"c=y.npy"});
+  CHECK(run.execute.repeat == 7);
+  CHECK(run.execute.in_flight == 3);
+  CHECK(run.execute.output_dir == "out");
+  CHECK(run.execute.deadline_s == Approx(0.5));
+  CHECK(run.overlap == false);
+  CHECK(run.trace_file == "t.svg");
+  CHECK(run.keep);
+}
+
+TEST_CASE("run: defaults, and the graph after a list option") {
+  const RunArgs run = Good<RunArgs>({"run", "--input", "a=1", "g"});
+  CHECK(run.graph_file == "g");
+  CHECK(run.execute.inputs == std::vector<std::string>{"a=1"});
+  CHECK_FALSE(run.execute.repeat);
+  CHECK_FALSE(run.overlap);
+  CHECK_FALSE(run.keep);
+  CHECK(run.execute.deadline_s == 0);
+}
+
+TEST_CASE("booleans take true/false/1/0/yes/no/on/off and nothing else") {
+  for (const char* on : {"true", "1", "yes", "on", "ON"}) {
+    CHECK(Good<RunArgs>({"run", "g", "--overlap", on}).overlap == true);
+    CHECK(Good<RunArgs>({"run", "g", std::string("--keep=") + on}).keep);
+  }
+  for (const char* off : {"false", "0", "no", "off", "Off"}) {
+    CHECK(Good<RunArgs>({"run", "g", "--overlap", off}).overlap == false);
+    CHECK_FALSE(Good<RunArgs>({"run", "g", std::string("--keep=") + off}).keep);
+  }
+  for (const char* bad : {"maybe", "2", "enable", "y", "-1"}) {
+    CHECK(Bad({"run", "g", std::string("--overlap=") + bad}).find("true/false/1/0") != std::string::npos);
+    CHECK_FALSE(Bad({"run", "g", std::string("--keep=") + bad}).empty());
+  }
+  CHECK(Good<CompileArgs>({"compile", "g"}).trace);
+  CHECK_FALSE(Good<CompileArgs>({"compile", "g", "--trace", "off"}).trace);
+}
+
+TEST_CASE("numbers and times are checked, and the message names the option") {
+  CHECK(Bad({"run", "g", "--repeat", "0"}).find("--repeat") != std::string::npos);
+  CHECK(Bad({"run", "g", "--repeat", "1.5"}).find("--repeat") != std::string::npos);
+  CHECK(Bad({"run", "g", "--in-flight", "1025"}).find("1024") != std::string::npos);
+  CHECK(Bad({"run", "g", "--deadline", "-1"}).find("--deadline") != std::string::npos);
+  CHECK(Bad({"run", "g", "--deadline", "nan"}).find("--deadline") != std::string::npos);
+  CHECK(Bad({"run", "g", "--deadline", "1e300"}).find("--deadline") != std::string::npos);
+  CHECK(Bad({"up", "--workers", "0"}).find("--workers") != std::string::npos);
+  CHECK(Bad({"up", "--workers", "four"}).find("--workers") != std::string::npos);
+  CHECK(Bad({"up", "--device", "tpu"}).find("cpu|cuda") != std::string::npos);
+  CHECK(Bad({"plan", "g", "--format", "xml"}).find("text|json") != std::string::npos);
+}
+
+TEST_CASE("what is missing, unknown or too much is said") {
+  CHECK_FALSE(Bad({}).empty());
+  CHECK_FALSE(Bad({"fly"}).empty());
+  CHECK(Bad({"run"}).find("GRAPH") != std::string::npos);
+  CHECK(Bad({"run", "g", "--fast"}).find("--fast") != std::string::npos);
+  CHECK_FALSE(Bad({"run", "g", "h"}).empty());
+  CHECK(Bad({"trace", "g"}).find("--output") != std::string::npos);
+  CHECK(Bad({"trace", "g", "-o", "t.png"}).find(".svg") != std::string::npos);
+  CHECK(Bad({"run", "g", "--trace", "t"}).find(".json") != std::string::npos);
+  CHECK_FALSE(Bad({"bench"}).empty());
+}
+
+TEST_CASE("other commands") {
+  const UpArgs up = Good<UpArgs>({"up", "--workers", "3", "--detach", "--log-level", "debug", "--timeout", "5"});
+  CHECK(up.workers == 3);
+  CHECK(up.detach);
+  CHECK(up.timeout_s == 5);
+  CommonArgs common;
+  Good<DownArgs>({"down", "--name", "two"}, &common);
+  CHECK(common.cluster == "two");
+  CHECK(Good<InspectArgs>({"inspect"}).graph.empty());
+  CHECK(Good<InspectArgs>({"inspect", "g"}).graph == "g");
+  CHECK(Good<ExecuteNamedArgs>({"execute", "g", "--repeat", "2"}).execute.repeat == 2);
+  CHECK(Good<TeardownArgs>({"teardown", "g", "--drain", "2m"}).drain_s == 120);
+  const PlanArgs plan = Good<PlanArgs>({"plan", "g", "--workers", "4", "--simulate", "20", "--draw", "p.svg"});
+  CHECK(plan.simulate == 20);
+  CHECK(plan.draw_file == "p.svg");
+  const TraceArgs trace = Good<TraceArgs>({"trace", "g", "-o", "f.json", "--executions", "5"});
+  CHECK(trace.file == "f.json");
+  CHECK(trace.executions == 5);
+  const BenchOverlapArgs bench = Good<BenchOverlapArgs>({"bench", "overlap", "--json", "--delay", "5ms"}, &common);
+  CHECK(bench.delay_s == Approx(0.005));
+  CHECK(bench.transfer_s == Approx(0.010));
+  CHECK(bench.executions == 20);
+  CHECK(common.json);
+  Good<VersionArgs>({"version"});
+  Good<WorkersArgs>({"workers"});
+  Good<GraphsArgs>({"graphs"});
+}
+
+TEST_CASE("every command documents itself") {
+  const auto app = ParseArgs({"--help"});
+  REQUIRE(app.ok());
+  REQUIRE(app->help);
+  CHECK(app->help->find("Exit codes") != std::string::npos);
+  for (const char* command : {"up", "down", "run", "compile", "execute", "teardown", "workers", "graphs", "inspect", "plan", "trace", "version"}) {
+    INFO(command);
+    CHECK(app->help->find(command) != std::string::npos);
+    const auto help = ParseArgs({command, "--help"});
+    REQUIRE(help.ok());
+    REQUIRE(help->help);
+    CHECK(help->help->find(command) != std::string::npos);
+    CHECK(*help->help != *app->help);
+  }
+  CHECK(ParseArgs({"run", "--help"})->help->find("--in-flight") != std::string::npos);
+  CHECK(ParseArgs({"bench", "overlap", "--help"})->help->find("--transfer") != std::string::npos);
+}
+
+TEST_CASE("assignments and lists of workers") {
+  CHECK(*SplitAssignment("--input", "a=b=c") == std::pair<std::string, std::string>("a", "b=c"));
+  for (const char* bad : {"a", "=b", "a=", ""}) CHECK_FALSE(SplitAssignment("--input", bad).ok());
+
+  REQUIRE(ParseWorkerList("3").ok());
+  CHECK(ParseWorkerList("3")->at(2).name == "w2");
+  const auto listed = ParseWorkerList("w0@a,w1,x@b");
+  REQUIRE(listed.ok());
+  CHECK(listed->at(0).host == "a");
+  CHECK(listed->at(1).host.empty());
+  CHECK(listed->at(2).name == "x");
+  for (const char* bad : {"", "0", "w0,w0", "w0@", "@a", "w 0", "w0,,w1", "99999999999"}) {
+    INFO(bad);
+    CHECK_FALSE(ParseWorkerList(bad).ok());
+  }
+}
+
+TEST_CASE("exit codes") {
+  CHECK(Outcome::Of(absl::OkStatus()).ok());
+  CHECK(Outcome::Of(absl::InvalidArgumentError("x")).code() == ExitCode::kInvalidGraph);
+  CHECK(Outcome::Of(absl::NotFoundError("x")).code() == ExitCode::kInvalidGraph);
+  CHECK(Outcome::Of(absl::ResourceExhaustedError("x")).code() == ExitCode::kInvalidGraph);
+  CHECK(Outcome::Of(absl::UnavailableError("x")).code() == ExitCode::kUnreachable);
+  CHECK(Outcome::Of(absl::DeadlineExceededError("x")).code() == ExitCode::kDeadline);
+  CHECK(Outcome::Of(absl::CancelledError("x")).code() == ExitCode::kInterrupted);
+  CHECK(Outcome::Of(absl::FailedPreconditionError("x")).code() == ExitCode::kExecutionFailed);
+  CHECK(Outcome::Of(absl::InternalError("x")).message() == "x");
+  CHECK(Outcome::OfArgument(absl::UnavailableError("x")).code() == ExitCode::kUsage);
+  CHECK(ExitCodeOfTaskError(static_cast<int>(absl::StatusCode::kDeadlineExceeded)) == ExitCode::kDeadline);
+  CHECK(ExitCodeOfTaskError(static_cast<int>(absl::StatusCode::kInternal)) == ExitCode::kExecutionFailed);
+  CHECK(static_cast<int>(ExitCode::kInterrupted) == 130);
+}
+
+}  // namespace
+}  // namespace weft
