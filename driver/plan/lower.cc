@@ -17,13 +17,17 @@ void NumberTasks(const ResolvedGraph& g, const Placement& p, int32_t workers, co
   // Members by the position of the node after which they stand; several there in the order of the collectives.
   std::vector<std::pair<int32_t, int32_t>> anchored;  // (position, task)
   for (size_t c = 0; c < g.collectives.size(); ++c) {
-    for (size_t r = 0; r < g.collectives[c].members.size(); ++r) {
-      const ResolvedMember& m = g.collectives[c].members[r];
+    const std::vector<ResolvedMember>& members = g.collectives[c].members;
+    int32_t last = 0;
+    for (size_t r = 0; r < members.size(); ++r) {
+      const ResolvedMember& m = members[r];
       const int32_t anchor = m.after >= 0 && position[m.after] > position[m.node] ? m.after : m.node;
       const int32_t task = p.member_base[c] + static_cast<int32_t>(r);
-      out->tasks[task] = {p.node_worker[m.node], 0, anchor, static_cast<int32_t>(c)};
+      out->tasks[task] = {p.node_worker[m.node], 0, 0, static_cast<int32_t>(c)};
       anchored.push_back({position[anchor], task});
+      last = std::max(last, anchor);
     }
+    for (size_t r = 0; r < members.size(); ++r) out->tasks[p.member_base[c] + r].id = 2 * last + 1;
   }
   std::sort(anchored.begin(), anchored.end());
 
@@ -32,7 +36,7 @@ void NumberTasks(const ResolvedGraph& g, const Placement& p, int32_t workers, co
   for (int32_t i = 0; i < nodes; ++i) {
     const int32_t n = rank.empty() ? i : rank[i];
     const int32_t w = p.node_worker[n];
-    out->tasks[n] = {w, next[w]++, n, -1};
+    out->tasks[n] = {w, next[w]++, 2 * n, -1};
     for (; member != anchored.end() && member->first == i; ++member) {
       Task& task = out->tasks[member->second];
       task.local = next[task.worker]++;

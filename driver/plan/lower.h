@@ -18,7 +18,7 @@ namespace weft {
 struct Task {
   int32_t worker = 0;
   int32_t local = 0;   // place in its worker's program: 0, 1, ... without gaps
-  int32_t id = 0;      // breaks ties between workers: the node's index, for a member that of the node after which it stands
+  int32_t id = 0;      // breaks ties between workers: 2 * index of the node; for members see Lower
   int32_t group = -1;  // the collective of a member, otherwise -1
 };
 
@@ -44,7 +44,8 @@ struct Program {
 };
 
 // Worker programs are the nodes in the order of `rank` (a permutation: rank[i] is the i-th node; empty: the order of the file), with each
-// member of a collective right after the later of its node and its `after`. Linear.
+// member of a collective right after the later of its node and its `after`. All members of a collective have one id, just above that of the
+// last node in the file after which one of them stands: as if the collective had been written there. Linear.
 Program Lower(const ResolvedGraph& graph, const Placement& placement, const Edges& edges, int32_t workers,
               const std::vector<int32_t>& rank);
 

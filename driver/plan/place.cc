@@ -6,7 +6,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include "driver/plan/problems.h"
+#include "absl/strings/str_cat.h"
+#include "driver/graph/error_list.h"
 
 namespace weft {
 namespace {
@@ -265,7 +266,7 @@ class Placer {
   std::vector<Set> sets_;
   std::vector<int64_t> load_;  // nodes on each worker
   std::set<std::pair<int64_t, int32_t>> by_load_;
-  Problems problems_;
+  ErrorList problems_;
   Placement out_;
 };
 

@@ -4,7 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "driver/plan/problems.h"
+#include "absl/strings/str_cat.h"
+#include "driver/graph/error_list.h"
 
 namespace weft {
 namespace {
@@ -229,7 +230,7 @@ class Chooser {
   const v1::Overlap auto_as_;
   // Sorted by ends; the second is the index into g_.overrides.
   std::vector<std::pair<std::pair<uint64_t, uint64_t>, int32_t>> overrides_;
-  Problems problems_;
+  ErrorList problems_;
   Edges out_;
 };
 
