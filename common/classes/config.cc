@@ -79,8 +79,8 @@ std::vector<std::string> ConfigProblems(const ClassSignature& cls, const MethodS
   for (const FieldDescriptor* field : fields) {
     const std::string& name = field->name();
     if (!Contains(cls.config_fields, name)) {
-      problems.push_back(absl::StrCat("config.", name, " is set, but ", cls.name, " does not read it (it reads: ",
-                                      ListOrNone(cls.config_fields), "); remove it"));
+      problems.push_back(absl::StrCat("config.", name, " is set, but ", cls.name,
+                                      " does not read it (it reads: ", ListOrNone(cls.config_fields), "); remove it"));
       continue;
     }
     if (of_node && Contains(cls.actor_only_fields, name)) {
@@ -88,8 +88,7 @@ std::vector<std::string> ConfigProblems(const ClassSignature& cls, const MethodS
                                       " makes its state from it; set it in the actor's config"));
       continue;
     }
-    if (of_node && method != nullptr && method->config_fields.has_value() &&
-        !Contains(*method->config_fields, name)) {
+    if (of_node && method != nullptr && method->config_fields.has_value() && !Contains(*method->config_fields, name)) {
       problems.push_back(absl::StrCat("config.", name, " is set, but method ", method->name, " of ", cls.name,
                                       " does not read it (it reads: ", ListOrNone(*method->config_fields),
                                       "); remove it"));

@@ -29,8 +29,8 @@ absl::Status CheckSpecSize(const Spec& spec) {
   }
   const absl::StatusOr<int64_t> n = NumElements(dims);
   if (!n.ok() || static_cast<uint64_t>(*n) * SizeOf(spec.dtype) > kMaxTensorBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the result ", spec.ToString(), " is larger than 1 TiB or has more than ", kMaxRank, " dimensions"));
+    return absl::InvalidArgumentError(absl::StrCat("the result ", spec.ToString(),
+                                                   " is larger than 1 TiB or has more than ", kMaxRank, " dimensions"));
   }
   return absl::OkStatus();
 }

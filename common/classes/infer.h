@@ -17,8 +17,8 @@ using Specs = std::vector<Spec>;
 // Largest number of outputs of one call.
 constexpr int64_t kMaxParts = 4096;
 
-// The dimension of which both are true at run time: equal sizes stay, a bound is narrowed, `?` says nothing. nullopt when no
-// size satisfies both. Whether they are equal in fact is checked by the actor, for each value.
+// The dimension of which both are true at run time: equal sizes stay, a bound is narrowed, `?` says nothing. nullopt
+// when no size satisfies both. Whether they are equal in fact is checked by the actor, for each value.
 std::optional<Dim> Unify(const Dim& a, const Dim& b);
 
 // InvalidArgument when a value of it could be larger than kMaxTensorBytes (`?` counts as 1).

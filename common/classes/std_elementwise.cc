@@ -1,4 +1,5 @@
-// Methods whose result has the arguments' shape, or loses an axis: identity, add, scale, reduce, peek; and their classes.
+// Methods whose result has the arguments' shape, or loses an axis: identity, add, scale, reduce, peek; and their
+// classes.
 
 #include <cmath>
 
@@ -18,7 +19,8 @@ absl::StatusOr<Specs> InferAdd(const v1::Config&, const Specs& args) {
   for (int i = 1; i < static_cast<int>(args.size()); ++i) {
     const Spec& a = args[i];
     const auto differs = [&] {
-      return BadArg(i, a, absl::StrCat("add takes arguments of one dtype and shape, and argument 0 is ", args[0].ToString()));
+      return BadArg(i, a,
+                    absl::StrCat("add takes arguments of one dtype and shape, and argument 0 is ", args[0].ToString()));
     };
     if (a.dtype != sum.dtype || a.shape.dims.size() != sum.shape.dims.size()) return differs();
     for (size_t d = 0; d < a.shape.dims.size(); ++d) {
@@ -37,7 +39,8 @@ absl::StatusOr<Specs> InferScale(const v1::Config& config, const Specs& args) {
   if (!IsNumeric(args[0].dtype)) return BadArg(0, args[0], "scale takes numbers, not BOOL");
   const double s = config.scale();
   if (!IsFloat(args[0].dtype) && (s != std::trunc(s) || std::fabs(s) > 9007199254740992.0)) {
-    return BadArg(0, args[0], absl::StrCat("an integer dtype takes a whole factor up to 2^53, and config.scale is ", s));
+    return BadArg(0, args[0],
+                  absl::StrCat("an integer dtype takes a whole factor up to 2^53, and config.scale is ", s));
   }
   return Specs{args[0]};
 }
@@ -67,8 +70,7 @@ absl::StatusOr<Specs> InferReduce(const v1::Config& config, const Specs& args) {
 absl::StatusOr<Specs> InferPeek(const v1::Config&, const Specs& args) {
   const Spec& x = args[0];
   if (AlwaysEmpty(x)) return BadArg(0, x, "peek takes the first element, and there is none");
-  return Specs{Spec{x.dtype, Shape::Of({1})},
-               Spec{v1::I64, Shape::Of({static_cast<int64_t>(x.shape.dims.size())})},
+  return Specs{Spec{x.dtype, Shape::Of({1})}, Spec{v1::I64, Shape::Of({static_cast<int64_t>(x.shape.dims.size())})},
                Spec{v1::I32, Shape::Of({1})}};
 }
 

@@ -14,19 +14,21 @@ absl::StatusOr<Specs> InferSplit(const v1::Config& config, const Specs& args) {
   const Spec& x = args[0];
   const int64_t parts = config.parts();
   if (parts < 1 || parts > kMaxParts) {
-    return absl::InvalidArgumentError(absl::StrCat("config.parts is ", parts == 0 ? "missing" : absl::StrCat(parts),
-                                                   "; set it to 1 to ", kMaxParts));
+    return absl::InvalidArgumentError(
+        absl::StrCat("config.parts is ", parts == 0 ? "missing" : absl::StrCat(parts), "; set it to 1 to ", kMaxParts));
   }
   WEFT_ASSIGN_OR_RETURN(const int axis, CheckAxis(config.axis(), 0, x));
   Spec part = x;
   Dim& d = part.shape.dims[axis];
   if (d.kind != Dim::kFixed) {
-    return BadArg(0, x, absl::StrCat("split needs a fixed size along axis ", axis,
-                                     ", since parts of an unknown size have no shape; split another axis or fix its size"));
+    return BadArg(0, x,
+                  absl::StrCat("split needs a fixed size along axis ", axis,
+                               ", since parts of an unknown size have no shape; split another axis or fix its size"));
   }
   if (d.size % parts != 0) {
-    return BadArg(0, x, absl::StrCat("axis ", axis, " of size ", d.size, " does not divide into config.parts = ", parts,
-                                     " equal parts"));
+    return BadArg(0, x,
+                  absl::StrCat("axis ", axis, " of size ", d.size, " does not divide into config.parts = ", parts,
+                               " equal parts"));
   }
   d.size /= parts;
   return Specs(static_cast<size_t>(parts), part);
@@ -38,8 +40,9 @@ absl::StatusOr<Specs> InferConcat(const v1::Config& config, const Specs& args) {
   for (int i = 1; i < static_cast<int>(args.size()); ++i) {
     const Spec& a = args[i];
     const auto differs = [&] {
-      return BadArg(i, a, absl::StrCat("concat takes arguments of one dtype that differ only along axis ", axis,
-                                       ", and argument 0 is ", args[0].ToString()));
+      return BadArg(i, a,
+                    absl::StrCat("concat takes arguments of one dtype that differ only along axis ", axis,
+                                 ", and argument 0 is ", args[0].ToString()));
     };
     if (a.dtype != out.dtype || a.shape.dims.size() != out.shape.dims.size()) return differs();
     for (int d = 0; d < static_cast<int>(a.shape.dims.size()); ++d) {

@@ -9,7 +9,8 @@
 namespace weft {
 namespace {
 
-// F16 and BF16 are for CUDA devices: a CPU worker gives an error value, as only the placement decides which device it is.
+// F16 and BF16 are for CUDA devices: a CPU worker gives an error value, as only the placement decides which device it
+// is.
 absl::Status CheckMatrix(const char* method, int index, const Spec& spec) {
   switch (spec.dtype) {
     case v1::F16:
@@ -17,13 +18,14 @@ absl::Status CheckMatrix(const char* method, int index, const Spec& spec) {
     case v1::F32:
     case v1::F64:
     case v1::I32:
-    case v1::I64:
-      break;
+    case v1::I64: break;
     default:
-      return BadArg(index, spec,
-                    absl::StrCat(method, " takes F32, F64, I32 or I64 on every device, and F16 or BF16 on CUDA devices"));
+      return BadArg(
+          index, spec,
+          absl::StrCat(method, " takes F32, F64, I32 or I64 on every device, and F16 or BF16 on CUDA devices"));
   }
-  if (spec.shape.dims.size() != 2) return BadArg(index, spec, absl::StrCat(method, " takes matrices, of two dimensions"));
+  if (spec.shape.dims.size() != 2)
+    return BadArg(index, spec, absl::StrCat(method, " takes matrices, of two dimensions"));
   return absl::OkStatus();
 }
 
@@ -45,7 +47,8 @@ absl::StatusOr<Specs> InferMatmul(const v1::Config&, const Specs& args) {
 absl::StatusOr<Specs> InferSquare(const v1::Config&, const Specs& args) {
   WEFT_RETURN_IF_ERROR(CheckMatrix("square", 0, args[0]));
   const std::optional<Dim> n = Unify(args[0].shape.dims[0], args[0].shape.dims[1]);
-  if (!n.has_value()) return BadArg(0, args[0], "square multiplies a matrix by itself, so rows and columns must be as many");
+  if (!n.has_value())
+    return BadArg(0, args[0], "square multiplies a matrix by itself, so rows and columns must be as many");
   return Specs{Spec{args[0].dtype, Shape{{*n, *n}}}};
 }
 
@@ -55,19 +58,20 @@ MethodSignature MatmulMethod() { return {"matmul", 2, 2, std::vector<std::string
 MethodSignature SquareMethod() { return {"square", 1, 1, std::vector<std::string>{}, InferSquare}; }
 
 void AddMatrixClasses(ClassTable* table) {
-  table->Add({"std.Gemm",
-              "Matrix products, and what usually stands around them.",
-              {"scale", "reduce", "axis"},
-              {},
-              CheckMathConfig,
-              {MatmulMethod(), SquareMethod(), AddMethod(), ScaleMethod(), IdentityMethod(), ReduceMethod(), PeekMethod()}});
+  table->Add(
+      {"std.Gemm",
+       "Matrix products, and what usually stands around them.",
+       {"scale", "reduce", "axis"},
+       {},
+       CheckMathConfig,
+       {MatmulMethod(), SquareMethod(), AddMethod(), ScaleMethod(), IdentityMethod(), ReduceMethod(), PeekMethod()}});
   table->Add({"std.Math",
               "All of weft's methods that keep no state.",
               {"scale", "reduce", "axis", "parts"},
               {},
               CheckMathConfig,
-              {IdentityMethod(), AddMethod(), ScaleMethod(), SquareMethod(), MatmulMethod(), ReduceMethod(), SplitMethod(),
-               ConcatMethod(), PeekMethod()}});
+              {IdentityMethod(), AddMethod(), ScaleMethod(), SquareMethod(), MatmulMethod(), ReduceMethod(),
+               SplitMethod(), ConcatMethod(), PeekMethod()}});
 }
 
 }  // namespace weft

@@ -254,7 +254,8 @@ TEST_CASE("ranges of the stateless methods' fields") {
   config.set_axis(-1);
   config.set_parts(5000);
   config.set_reduce("avg");
-  CHECK_THAT(Check("std.Math", config), Contains("config.axis -1") && Contains("config.parts 5000") && Contains("\"avg\""));
+  CHECK_THAT(Check("std.Math", config),
+             Contains("config.axis -1") && Contains("config.parts 5000") && Contains("\"avg\""));
 }
 
 }  // namespace

@@ -26,7 +26,8 @@ class Problems {
   std::string text_;
 };
 
-// The spec that config.dtype and config.shape give; `dtype` and `shape` stand in for those that are unset, unless empty.
+// The spec that config.dtype and config.shape give; `dtype` and `shape` stand in for those that are unset, unless
+// empty.
 absl::StatusOr<Spec> ConfiguredSpec(const v1::Config& config, DType dtype, const std::string& shape) {
   Problems problems;
   v1::TensorSpec proto;
@@ -70,12 +71,13 @@ absl::Status CheckFill(const v1::Config& config) {
   if (fill.empty() || IsFillWord(fill)) return absl::OkStatus();
   double v = 0;
   if (!absl::SimpleAtod(fill, &v) || !std::isfinite(v)) {
-    return absl::InvalidArgumentError(absl::StrCat("config.fill \"", fill.substr(0, 40),
-                                                   "\" is not one of execution, zeros, ones, iota, random, or a finite number"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("config.fill \"", fill.substr(0, 40),
+                     "\" is not one of execution, zeros, ones, iota, random, or a finite number"));
   }
   if (config.dtype() != v1::DTYPE_UNSPECIFIED && !Holds(config.dtype(), v)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("config.fill ", fill.substr(0, 40), " is not a value of config.dtype ", DTypeName(config.dtype())));
+    return absl::InvalidArgumentError(absl::StrCat("config.fill ", fill.substr(0, 40),
+                                                   " is not a value of config.dtype ", DTypeName(config.dtype())));
   }
   return absl::OkStatus();
 }
@@ -123,8 +125,9 @@ absl::StatusOr<Specs> InferLinear(const v1::Config& config, const Specs& args) {
   const DType dtype = LinearDType(config);
   if (x.dtype != dtype || x.shape.dims.size() != 2 ||
       !Unify(x.shape.dims[1], {Dim::kFixed, config.in_features()}).has_value()) {
-    return BadArg(0, x, absl::StrCat("forward takes ", DTypeName(dtype), "[batch, ", config.in_features(),
-                                     "], as config.dtype and config.in_features say"));
+    return BadArg(0, x,
+                  absl::StrCat("forward takes ", DTypeName(dtype), "[batch, ", config.in_features(),
+                               "], as config.dtype and config.in_features say"));
   }
   Spec out{dtype, Shape{{x.shape.dims[0], {Dim::kFixed, config.out_features()}}}};
   WEFT_RETURN_IF_ERROR(CheckSpecSize(out));

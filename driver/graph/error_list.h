@@ -8,7 +8,8 @@
 
 namespace weft {
 
-// Gathers all that is wrong with an input. Keeps the first 100 and counts the rest, so that hostile input costs bounded memory.
+// Gathers all that is wrong with an input. Keeps the first 100 and counts the rest, so that hostile input costs bounded
+// memory.
 class ErrorList {
  public:
   static constexpr size_t kKept = 100;

@@ -37,7 +37,8 @@ std::optional<T> WholeNumber(const std::string& text) {
   if (text.find_first_of(".eE") == std::string::npos || !absl::SimpleAtod(text, &d)) return std::nullopt;
   constexpr double kExact = 9007199254740992.0;
   if (d != std::trunc(d) || std::fabs(d) > kExact) return std::nullopt;
-  if (d < static_cast<double>(std::numeric_limits<T>::lowest()) || d > static_cast<double>(std::numeric_limits<T>::max())) {
+  if (d < static_cast<double>(std::numeric_limits<T>::lowest()) ||
+      d > static_cast<double>(std::numeric_limits<T>::max())) {
     return std::nullopt;
   }
   return static_cast<T>(d);
@@ -45,7 +46,8 @@ std::optional<T> WholeNumber(const std::string& text) {
 
 // One value into a singular or a repeated field.
 template <typename T>
-void Put(Message* message, const FieldDescriptor* field, T value, void (Reflection::*set)(Message*, const FieldDescriptor*, T) const,
+void Put(Message* message, const FieldDescriptor* field, T value,
+         void (Reflection::*set)(Message*, const FieldDescriptor*, T) const,
          void (Reflection::*add)(Message*, const FieldDescriptor*, T) const) {
   const Reflection* r = message->GetReflection();
   (r->*(field->is_repeated() ? add : set))(message, field, value);
@@ -95,19 +97,14 @@ class Converter {
   bool Skip(int depth) {
     if (depth > kMaxDepth) return Syntax(absl::StrCat("nested deeper than ", kMaxDepth));
     switch (token().kind) {
-      case JsonToken::kBeginObject:
-        return Members([&](const JsonToken&) { return Skip(depth + 1); });
-      case JsonToken::kBeginArray:
-        return Elements([&](int) { return Skip(depth + 1); });
+      case JsonToken::kBeginObject: return Members([&](const JsonToken&) { return Skip(depth + 1); });
+      case JsonToken::kBeginArray: return Elements([&](int) { return Skip(depth + 1); });
       case JsonToken::kString:
       case JsonToken::kNumber:
       case JsonToken::kTrue:
       case JsonToken::kFalse:
-      case JsonToken::kNull:
-        reader_.Next();
-        return true;
-      default:
-        return Syntax(absl::StrCat("expected a value, found ", Describe(token())));
+      case JsonToken::kNull: reader_.Next(); return true;
+      default: return Syntax(absl::StrCat("expected a value, found ", Describe(token())));
     }
   }
 
@@ -161,8 +158,9 @@ class Converter {
       if (field == nullptr) {
         std::vector<std::string> names;
         for (int i = 0; i < type->field_count(); ++i) names.push_back(type->field(i)->name());
-        ErrorAt(key.line, key.column, absl::StrCat(path.empty() ? "the graph" : path, " has no field ", Quote(key.text),
-                                                   suggest_.For(key.text, names)));
+        ErrorAt(key.line, key.column,
+                absl::StrCat(path.empty() ? "the graph" : path, " has no field ", Quote(key.text),
+                             suggest_.For(key.text, names)));
         return Skip(depth + 1);
       }
       const std::string at = path.empty() ? field->name() : absl::StrCat(path, ".", field->name());
@@ -250,7 +248,8 @@ class Converter {
         return Whole<int32_t>(number, message, field, &Reflection::SetInt32, &Reflection::AddInt32,
                               "a whole number from -2147483648 to 2147483647");
       case FieldDescriptor::CPPTYPE_INT64:
-        return Whole<int64_t>(number, message, field, &Reflection::SetInt64, &Reflection::AddInt64, "a whole number of 64 bits");
+        return Whole<int64_t>(number, message, field, &Reflection::SetInt64, &Reflection::AddInt64,
+                              "a whole number of 64 bits");
       case FieldDescriptor::CPPTYPE_UINT32:
         return Whole<uint32_t>(number, message, field, &Reflection::SetUInt32, &Reflection::AddUInt32,
                                "a whole number from 0 to 4294967295");
@@ -280,7 +279,8 @@ class Converter {
       case FieldDescriptor::CPPTYPE_STRING: {
         if (!text) return "a string";
         std::string value = t.text;
-        if (field->type() == FieldDescriptor::TYPE_BYTES && !absl::Base64Unescape(t.text, &value)) return "bytes in base64";
+        if (field->type() == FieldDescriptor::TYPE_BYTES && !absl::Base64Unescape(t.text, &value))
+          return "bytes in base64";
         PutString(message, field, std::move(value));
         return nullptr;
       }
@@ -295,14 +295,14 @@ class Converter {
         Put<const EnumValueDescriptor*>(message, field, value, &Reflection::SetEnum, &Reflection::AddEnum);
         return nullptr;
       }
-      case FieldDescriptor::CPPTYPE_MESSAGE:
-        break;
+      case FieldDescriptor::CPPTYPE_MESSAGE: break;
     }
     return "another kind of value";
   }
 
   template <typename T, typename Set, typename Add>
-  const char* Whole(bool number, Message* message, const FieldDescriptor* field, Set set, Add add, const char* expected) {
+  const char* Whole(bool number, Message* message, const FieldDescriptor* field, Set set, Add add,
+                    const char* expected) {
     const std::optional<T> value = number ? WholeNumber<T>(token().text) : std::nullopt;
     if (!value.has_value()) return expected;
     Put<T>(message, field, *value, set, add);

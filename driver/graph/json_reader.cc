@@ -151,7 +151,8 @@ void JsonReader::ReadString() {
       token_.kind = JsonToken::kString;
       return;
     }
-    if (text_[pos_] != '\\') return Fail("a control character stands within a string; a quote is missing, or write it as \\n or \\u00XX");
+    if (text_[pos_] != '\\')
+      return Fail("a control character stands within a string; a quote is missing, or write it as \\n or \\u00XX");
     if (!ReadEscape()) return;
   }
   // At its opening quote, where a reader looks for it.

@@ -8,7 +8,21 @@
 namespace weft {
 
 struct JsonToken {
-  enum Kind { kBeginObject, kEndObject, kBeginArray, kEndArray, kColon, kComma, kString, kNumber, kTrue, kFalse, kNull, kEnd, kError };
+  enum Kind {
+    kBeginObject,
+    kEndObject,
+    kBeginArray,
+    kEndArray,
+    kColon,
+    kComma,
+    kString,
+    kNumber,
+    kTrue,
+    kFalse,
+    kNull,
+    kEnd,
+    kError
+  };
   Kind kind = kEnd;
   std::string text;  // kString: the decoded string. kNumber: as written. kError: what is wrong
   int line = 1;      // where it begins, from 1

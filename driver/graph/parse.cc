@@ -1,6 +1,7 @@
 #include "driver/graph/parse.h"
 
 #include <fcntl.h>
+#include <google/protobuf/descriptor.h>
 #include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/text_format.h>
 #include <sys/stat.h>
@@ -8,13 +9,15 @@
 
 #include <cerrno>
 #include <cstring>
-#include <functional>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/base/status_macros.h"
 #include "common/classes/config.h"
 #include "driver/graph/error_list.h"
 #include "driver/graph/json_message.h"
+#include "driver/graph/suggest.h"
 
 namespace weft {
 namespace {
@@ -28,11 +31,22 @@ class TextErrors : public google::protobuf::io::ErrorCollector {
   TextErrors(const std::string& name, ErrorList* errors) : name_(name), errors_(errors) {}
   void AddError(int line, google::protobuf::io::ColumnNumber column, const std::string& message) override {
     // The library counts from 0, and gives -1 where it knows no place.
-    errors_->Add(line < 0 ? absl::StrCat(name_, ": ", message)
-                          : absl::StrCat(name_, ":", line + 1, ":", column + 1, ": ", message));
+    const std::string place = line < 0 ? name_ : absl::StrCat(name_, ":", line + 1, ":", column + 1);
+    errors_->Add(absl::StrCat(place, ": ", message, Hint(message)));
   }
 
  private:
+  // For an unknown field, the one that was probably meant; the library's message names type and field.
+  static std::string Hint(const std::string& message) {
+    const std::vector<std::string> quoted = absl::StrSplit(message, '"');
+    if (quoted.size() != 5 || quoted[0] != "Message type " || quoted[2] != " has no field named ") return "";
+    const auto* type = google::protobuf::DescriptorPool::generated_pool()->FindMessageTypeByName(quoted[1]);
+    if (type == nullptr) return "";
+    std::vector<std::string> names;
+    for (int i = 0; i < type->field_count(); ++i) names.push_back(type->field(i)->name());
+    return Suggester().For(quoted[3], names);
+  }
+
   const std::string& name_;
   ErrorList* const errors_;
 };
@@ -59,14 +73,17 @@ std::string FindBadString(const google::protobuf::Message& message, const std::s
     const int n = field->is_repeated() ? r->FieldSize(message, field) : 1;
     for (int i = 0; i < n; ++i) {
       const auto at = [&] {
-        return absl::StrCat(path, path.empty() ? "" : ".", field->name(), field->is_repeated() ? absl::StrCat("[", i, "]") : "");
+        return absl::StrCat(path, path.empty() ? "" : ".", field->name(),
+                            field->is_repeated() ? absl::StrCat("[", i, "]") : "");
       };
       if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
-        const auto& inner = field->is_repeated() ? r->GetRepeatedMessage(message, field, i) : r->GetMessage(message, field);
+        const auto& inner =
+            field->is_repeated() ? r->GetRepeatedMessage(message, field, i) : r->GetMessage(message, field);
         std::string bad = FindBadString(inner, at());
         if (!bad.empty()) return bad;
       } else if (field->type() == FieldDescriptor::TYPE_STRING) {
-        if (!IsUtf8(field->is_repeated() ? r->GetRepeatedString(message, field, i) : r->GetString(message, field))) return at();
+        if (!IsUtf8(field->is_repeated() ? r->GetRepeatedString(message, field, i) : r->GetString(message, field)))
+          return at();
       }
     }
   }

@@ -31,8 +31,8 @@ int Validation::FindNode(const std::string& where, const std::string& what, cons
   if (errors.full()) {
     Error();
   } else if (inputs.count(name) != 0) {
-    Error(where, ": ", what, " names a node ", Quote(name), ", but that is an input; where a value is taken, write input: ",
-          Quote(name));
+    Error(where, ": ", what, " names a node ", Quote(name),
+          ", but that is an input; where a value is taken, write input: ", Quote(name));
   } else if (collectives.count(name) != 0) {
     Error(where, ": ", what, " names a node ", Quote(name),
           ", but that is a collective; where a value is taken, write collective: ", Quote(name));

@@ -108,8 +108,8 @@ Places ResolveMembers(Validation* v, int c) {
     const std::string& after_worker = WorkerOf(*v, after_actor);
     if (after_actor >= 0 && actor >= 0 && after_actor != actor && !worker.empty() && !after_worker.empty() &&
         worker != after_worker) {
-      bad("after of ", what, " is node ", Quote(member.after()), " on worker ", Quote(after_worker), ", but the member lives on ",
-          Quote(worker), "; name a node of the member's worker");
+      bad("after of ", what, " is node ", Quote(member.after()), " on worker ", Quote(after_worker),
+          ", but the member lives on ", Quote(worker), "; name a node of the member's worker");
     }
   }
   if (collective.op() == v1::BROADCAST && !collective.root().empty()) {
@@ -132,8 +132,9 @@ void CheckConsumers(Validation* v, const std::vector<Places>& places) {
       const std::string& worker = WorkerOf(*v, node.actor);
       if (!v->collective_ok[arg.index] || p.actor.count(node.actor) != 0 || worker.empty()) continue;
       if (!p.all_named || p.worker.count(worker) != 0) continue;  // the former is for the placement to see
-      v->Error(v->Node(i), ": ", ArgName(a), " is the result of ", v->Collective(arg.index), ", which has no member on worker ",
-               Quote(worker), "; put ", v->Actor(node.actor), " on a member's worker, or take the result there and pass it on");
+      v->Error(v->Node(i), ": ", ArgName(a), " is the result of ", v->Collective(arg.index),
+               ", which has no member on worker ", Quote(worker), "; put ", v->Actor(node.actor),
+               " on a member's worker, or take the result there and pass it on");
       v->node_ok[i] = false;
     }
   }

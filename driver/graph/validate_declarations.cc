@@ -39,19 +39,22 @@ void EnterNames(Validation* v, const char* kind, const List& list, Validation::N
 void CheckDisjoint(Validation* v, const char* kind, const Validation::Names& names,
                    const std::vector<const std::string*>& shown, const char* why) {
   for (const std::string* name : shown) {
-    if (names.count(*name) != 0) v->Error(kind, " ", Quote(*name), " has the name of a node; ", why, ", so rename one of them");
+    if (names.count(*name) != 0)
+      v->Error(kind, " ", Quote(*name), " has the name of a node; ", why, ", so rename one of them");
   }
 }
 
-void CheckConfig(Validation* v, const std::string& where, const ClassSignature& cls, const MethodSignature* method, bool of_node,
+// `where` composes the place.
+template <typename Where>
+void CheckConfig(Validation* v, Where where, const ClassSignature& cls, const MethodSignature* method, bool of_node,
                  const v1::Config& own, const v1::Config& merged, char* ok) {
   for (const std::string& problem : ConfigProblems(cls, method, of_node, own)) {
-    v->Error(where, ": ", problem);
+    v->Error(where(), ": ", problem);
     *ok = false;
   }
   if (!*ok || cls.check_config == nullptr) return;
   if (const absl::Status s = cls.check_config(merged); !s.ok()) {
-    v->Error(where, " (", cls.name, "): ", std::string(s.message()));
+    v->Error(where(), " (", cls.name, "): ", std::string(s.message()));
     *ok = false;
   }
 }
@@ -72,14 +75,16 @@ void CheckActors(Validation* v) {
     const ClassSignature* cls = v->classes.Find(actor.class_());
     v->actor_class[i] = cls;
     if (cls != nullptr) {
-      CheckConfig(v, v->Actor(i), *cls, nullptr, false, actor.config(), actor.config(), &v->actor_config_ok[i]);
+      CheckConfig(
+          v, [&] { return v->Actor(i); }, *cls, nullptr, false, actor.config(), actor.config(), &v->actor_config_ok[i]);
     } else if (v->errors.full()) {
       v->Error();
     } else if (actor.class_().empty()) {
       v->Error(v->Actor(i), ": class is missing; one of ", absl::StrJoin(v->classes.Names(), ", "));
     } else {
-      v->Error(v->Actor(i), ": there is no class ", Quote(actor.class_()), v->suggester.For(actor.class_(), v->classes.Names()),
-               "; there are ", absl::StrJoin(v->classes.Names(), ", "));
+      v->Error(v->Actor(i), ": there is no class ", Quote(actor.class_()),
+               v->suggester.For(actor.class_(), v->classes.Names()), "; there are ",
+               absl::StrJoin(v->classes.Names(), ", "));
     }
   }
 }
@@ -102,8 +107,8 @@ void CheckMethod(Validation* v, int i, const ClassSignature& cls) {
     } else {
       std::vector<std::string> names;
       for (const MethodSignature& m : cls.methods) names.push_back(m.name);
-      v->Error(v->Node(i), ": ", cls.name, " has no method ", Quote(node.method()), v->suggester.For(node.method(), names),
-               "; it has ", MethodNames(cls));
+      v->Error(v->Node(i), ": ", cls.name, " has no method ", Quote(node.method()),
+               v->suggester.For(node.method(), names), "; it has ", MethodNames(cls));
     }
     return;
   }
@@ -177,7 +182,8 @@ void CheckNodes(Validation* v) {
     }
     out.config = MergeConfig(actor_config, node.config());
     char ok = v->actor_config_ok[out.actor];
-    CheckConfig(v, v->Node(i), *cls, v->method[i], true, node.config(), out.config, &ok);
+    CheckConfig(
+        v, [&] { return v->Node(i); }, *cls, v->method[i], true, node.config(), out.config, &ok);
     if (!ok) v->node_ok[i] = false;
   }
 }

@@ -1,4 +1,5 @@
-// Validate: edge overrides. Every edge exists by an arg or a graph output; an override that speaks of none is a mistake.
+// Validate: edge overrides. Every edge exists by an arg or a graph output; an override that speaks of none is a
+// mistake.
 
 #include <algorithm>
 #include <cstdint>
@@ -124,8 +125,8 @@ class Edges {
         return;
       }
     }
-    v_->Error(where, ": the graph has no such edge, since ", Quote(edge.to()), " does not take a value of ", Quote(edge.from()),
-              "; remove it, or add the arg");
+    v_->Error(where, ": the graph has no such edge, since ", Quote(edge.to()), " does not take a value of ",
+              Quote(edge.from()), "; remove it, or add the arg");
   }
 
   void Match(int e) {
@@ -137,7 +138,8 @@ class Edges {
       Pair& p = pairs_[candidate];
       if (p.taken.empty()) continue;
       if (pair != nullptr) {
-        v_->Error(where, ": ", Quote(edge.to()), " is a node and a graph output, and both take that value; rename one of them");
+        v_->Error(where, ": ", Quote(edge.to()),
+                  " is a node and a graph output, and both take that value; rename one of them");
         return;
       }
       key = candidate;
@@ -161,7 +163,8 @@ class Edges {
       }
     }
     if (from_input) out.output = -1;
-    if (!pair->adjusted.empty() && (out.output < 0 || pair->adjusted.front() < 0 || !adjusted_.insert({key, out.output}).second)) {
+    if (!pair->adjusted.empty() &&
+        (out.output < 0 || pair->adjusted.front() < 0 || !adjusted_.insert({key, out.output}).second)) {
       v_->Error(where, ": it is adjusted twice; merge the two entries");
       return;
     }
@@ -180,14 +183,16 @@ class Edges {
     if (!client && t == v1::REMOTE) {
       v_->Error(where, ": REMOTE joins the client with a worker of another host; between workers use GLOO or NCCL");
     }
-    if (client && e.edge.has_emulate()) v_->Error(where, ": an emulated link lies between two workers, and one end is the client");
+    if (client && e.edge.has_emulate())
+      v_->Error(where, ": an emulated link lies between two workers, and one end is the client");
     if (t != v1::NCCL && t != v1::IPC) return;
     for (const int output : pair.taken) {
       if (e.output >= 0 && output != e.output) continue;
       const Spec* spec = nullptr;
       if (e.from_kind == ResolvedArg::kInput) {
         spec = &v_->out.inputs[e.from].spec;
-      } else if (v_->node_known[e.from] && output >= 0 && output < static_cast<int>(v_->out.nodes[e.from].outputs.size())) {
+      } else if (v_->node_known[e.from] && output >= 0 &&
+                 output < static_cast<int>(v_->out.nodes[e.from].outputs.size())) {
         spec = &v_->out.nodes[e.from].outputs[output];
       }
       if (spec == nullptr || !spec->shape.HasDynamic()) continue;

@@ -17,7 +17,8 @@ double Timeout(Validation* v, const char* field, bool set, double value, double 
   if (!set) return fallback;
   // Written so that NaN is refused too.
   if (!((zero_allowed ? value >= 0 : value > 0) && value <= kMaxTimeoutSeconds)) {
-    v->Error("options.", field, " is ", value, "; give seconds ", zero_allowed ? "from 0" : "above 0", " to ", kMaxTimeoutSeconds);
+    v->Error("options.", field, " is ", value, "; give seconds ", zero_allowed ? "from 0" : "above 0", " to ",
+             kMaxTimeoutSeconds);
     return fallback;
   }
   return value;
@@ -39,7 +40,8 @@ void CheckLink(Validation* v, const std::string& where, const v1::EmulatedLink& 
     v->Error(where, ".latency_s is ", link.latency_s(), "; give seconds from 0 to ", kMaxLatencySeconds);
   }
   if (!(link.bandwidth() == 0 || (link.bandwidth() >= 1 && std::isfinite(link.bandwidth())))) {
-    v->Error(where, ".bandwidth is ", link.bandwidth(), "; give a finite number of bytes per second from 1, or 0 for unlimited");
+    v->Error(where, ".bandwidth is ", link.bandwidth(),
+             "; give a finite number of bytes per second from 1, or 0 for unlimited");
   }
 }
 

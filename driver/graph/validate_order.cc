@@ -1,5 +1,6 @@
-// Validate: what depends on what, and that it does so in no circle. Nodes and collectives are vertices; an edge points from what comes
-// first: a value, a member's value, a collective's result, a control edge, and the program order of an actor's calls.
+// Validate: what depends on what, and that it does so in no circle. Nodes and collectives are vertices; an edge points
+// from what comes first: a value, a member's value, a collective's result, a control edge, and the program order of an
+// actor's calls.
 
 #include <algorithm>
 #include <cstdint>
@@ -61,7 +62,8 @@ Adjacency Collect(const Validation& v) {
   return adjacency;
 }
 
-// Strongly connected components (Tarjan's, without recursion) of the vertices not `done`: number of each vertex's, -1 when done.
+// Strongly connected components (Tarjan's, without recursion) of the vertices not `done`: number of each vertex's, -1
+// when done.
 std::vector<int> Components(const Adjacency& g, const std::vector<char>& done, int* count) {
   const int n = static_cast<int>(done.size());
   std::vector<int> component(n, -1), index(n, -1), low(n, 0), next(n, 0), stack, path;

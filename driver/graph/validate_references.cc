@@ -20,7 +20,8 @@ bool ResolveArg(Validation* v, int i, int a, ResolvedArg* out) {
   if (!arg.node().empty()) {
     out->kind = ResolvedArg::kNode;
     out->output = arg.output();
-    out->index = v->FindNode(v->Node(i), ArgName(a), arg.node());
+    out->index = Lookup(v->nodes, arg.node());
+    if (out->index < 0) v->FindNode(v->Node(i), ArgName(a), arg.node());
     if (out->index >= 0 && arg.output() < 0) {
       v->Error(v->Node(i), ": ", ArgName(a), " takes output ", arg.output(), "; outputs count from 0");
       return false;
@@ -35,7 +36,8 @@ bool ResolveArg(Validation* v, int i, int a, ResolvedArg* out) {
     out->index = v->FindCollective(v->Node(i), ArgName(a), arg.collective());
   }
   if (arg.output() != 0) {
-    v->Error(v->Node(i), ": ", ArgName(a), " has output ", arg.output(), ", but only nodes have several outputs; remove it");
+    v->Error(v->Node(i), ": ", ArgName(a), " has output ", arg.output(),
+             ", but only nodes have several outputs; remove it");
     return false;
   }
   return out->index >= 0;
@@ -53,10 +55,12 @@ void ResolveNode(Validation* v, int i) {
     }
   }
   for (const std::string& name : node.after()) {
-    const int before = v->FindNode(v->Node(i), "after", name);
-    if (before == i) {
+    const int before = Lookup(v->nodes, name);
+    if (before < 0) {
+      v->FindNode(v->Node(i), "after", name);
+    } else if (before == i) {
       v->Error(v->Node(i), ": it is to run after itself, a cycle; remove the entry from after");
-    } else if (before >= 0) {
+    } else {
       out.after.push_back(before);
     }
   }

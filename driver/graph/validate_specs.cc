@@ -79,8 +79,7 @@ const Spec* Inference::ArgSpec(int i, int a) {
       if (good) return &v_->out.nodes[arg.index].outputs[arg.output];
       return OutputSpec(v_->Node(i), ArgName(a), arg.index, arg.output);
     }
-    case ResolvedArg::kInput:
-      return v_->input_ok[arg.index] ? &v_->out.inputs[arg.index].spec : nullptr;
+    case ResolvedArg::kInput: return v_->input_ok[arg.index] ? &v_->out.inputs[arg.index].spec : nullptr;
     case ResolvedArg::kCollective:
       return v_->collective_known[arg.index] ? &v_->out.collectives[arg.index].output : nullptr;
   }
@@ -110,7 +109,8 @@ void Inference::Node(int i) {
   outputs_ += static_cast<int64_t>(specs->size());
   if (outputs_ > kMaxOutputs) {
     if (before <= kMaxOutputs) {
-      v_->Error(where(), ": with this node the graph has more than ", kMaxOutputs, " outputs of nodes; make it smaller");
+      v_->Error(where(), ": with this node the graph has more than ", kMaxOutputs,
+                " outputs of nodes; make it smaller");
     }
     return;
   }
@@ -144,9 +144,9 @@ void Inference::Collective(int c) {
       first = spec;
       first_member = m;
     } else if (!(*spec == *first)) {
-      v_->Error(where, ": member ", m, " (", v_->Node(out.members[m].node), ") gives ", spec->ToString(), ", but member ",
-                first_member, " (", v_->Node(out.members[first_member].node), ") gives ", first->ToString(),
-                "; all give one dtype and shape");
+      v_->Error(where, ": member ", m, " (", v_->Node(out.members[m].node), ") gives ", spec->ToString(),
+                ", but member ", first_member, " (", v_->Node(out.members[first_member].node), ") gives ",
+                first->ToString(), "; all give one dtype and shape");
       good = false;
     }
   }
@@ -193,7 +193,8 @@ void Inference::GraphOutputs() {
 void Inference::Dynamic() {
   if (v_->out.options.memory_limit_bytes() == 0) return;
   const auto refuse = [&](const std::string& where, const Spec& spec) {
-    v_->Error(where, " is ", spec.ToString(), ", and `?` has no bound that options.memory_limit_bytes could count; write ?<=N, "
+    v_->Error(where, " is ", spec.ToString(),
+              ", and `?` has no bound that options.memory_limit_bytes could count; write ?<=N, "
               "or remove the limit");
   };
   for (int i = 0; i < static_cast<int>(v_->out.inputs.size()); ++i) {

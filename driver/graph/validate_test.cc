@@ -123,26 +123,34 @@ TEST_CASE("classes, methods, configs, argument counts") {
   Bad("actor { name: \"x\" class: \"std.Gem\" }", {"actor \"x\"", "no class \"std.Gem\"", "did you mean \"std.Gemm\""});
   Bad("actor { name: \"x\" }", {"actor \"x\"", "class is missing"});
   Bad("actor { name: \"x\" class: \"std.Add\" config { scale: 2 } }", {"actor \"x\"", "config.scale", "std.Add"});
-  Bad("actor { name: \"x\" class: \"std.Linear\" config { in_features: 2 } }", {"actor \"x\"", "out_features is missing"});
+  Bad("actor { name: \"x\" class: \"std.Linear\" config { in_features: 2 } }",
+      {"actor \"x\"", "out_features is missing"});
   Bad("actor { name: \"x\" class: \"std.Delay\" config { duration_s: -1 } }", {"actor \"x\"", "duration_s"});
   Bad("actor { name: \"x\" class: \"std.Delay\" config { duration_s: nan } }", {"actor \"x\"", "duration_s", "finite"});
   Bad("actor { name: \"x\" class: \"std.Source\" config { dtype: 99 } }", {"actor \"x\"", "config.dtype 99"});
   Bad("node { name: \"x\" actor: \"mth\" method: \"add\" }", {"node \"x\"", "actor \"mth\"", "did you mean \"math\""});
   Bad("node { name: \"x\" method: \"add\" }", {"node \"x\"", "actor is missing"});
-  Bad("node { name: \"x\" actor: \"math\" method: \"mul\" arg { node: \"a\" } }", {"node \"x\"", "std.Math has no method \"mul\""});
+  Bad("node { name: \"x\" actor: \"math\" method: \"mul\" arg { node: \"a\" } }",
+      {"node \"x\"", "std.Math has no method \"mul\""});
   Bad("node { name: \"x\" actor: \"math\" arg { node: \"a\" } }", {"node \"x\"", "method is missing", "matmul"});
-  Bad("node { name: \"x\" actor: \"math\" method: \"matmul\" arg { node: \"a\" } }", {"node \"x\"", "takes 2 arguments", "given 1"});
+  Bad("node { name: \"x\" actor: \"math\" method: \"matmul\" arg { node: \"a\" } }",
+      {"node \"x\"", "takes 2 arguments", "given 1"});
   Bad("node { name: \"x\" actor: \"math\" method: \"add\" }", {"node \"x\"", "1 or more arguments", "given 0"});
   Bad("node { name: \"x\" actor: \"src\" arg { node: \"a\" } }", {"node \"x\"", "takes 0 arguments", "given 1"});
-  Bad("node { name: \"x\" actor: \"math\" method: \"add\" arg { node: \"a\" } config { scale: 1 } }", {"node \"x\"", "config.scale", "method add"});
-  Bad("node { name: \"x\" actor: \"math\" method: \"scale\" arg { node: \"a\" } }", {"node \"x\" (std.Math.scale)", "config.scale is missing"});
-  Bad("node { name: \"x\" actor: \"math\" method: \"reduce\" arg { node: \"a\" } config { reduce: \"avg\" } }", {"node \"x\"", "\"avg\""});
+  Bad("node { name: \"x\" actor: \"math\" method: \"add\" arg { node: \"a\" } config { scale: 1 } }",
+      {"node \"x\"", "config.scale", "method add"});
+  Bad("node { name: \"x\" actor: \"math\" method: \"scale\" arg { node: \"a\" } }",
+      {"node \"x\" (std.Math.scale)", "config.scale is missing"});
+  Bad("node { name: \"x\" actor: \"math\" method: \"reduce\" arg { node: \"a\" } config { reduce: \"avg\" } }",
+      {"node \"x\"", "\"avg\""});
   Bad("node { name: \"x\" actor: \"src\" overlap: 9 }", {"node \"x\"", "overlap 9"});
   Good("node { name: \"x\" actor: \"math\" method: \"scale\" arg { node: \"a\" } config { scale: 1 } }");
 }
 
 TEST_CASE("references") {
-  const auto node = [](const std::string& args) { return "node { name: \"x\" actor: \"math\" method: \"add\" " + args + " }"; };
+  const auto node = [](const std::string& args) {
+    return "node { name: \"x\" actor: \"math\" method: \"add\" " + args + " }";
+  };
   Bad(node("arg { }"), {"node \"x\"", "argument 0 names nothing"});
   Bad(node("arg { node: \"a\" input: \"in\" }"), {"node \"x\"", "argument 0", "exactly one"});
   Bad(node("arg { node: \"aa\" }"), {"node \"x\"", "argument 0", "\"aa\"", "did you mean \"a\""});
@@ -160,7 +168,8 @@ TEST_CASE("references") {
   Bad("output { name: \"o\" node: \"a\" output: -2 }", {"output \"o\"", "-2"});
   Bad("output { name: \"o\" node: \"a\" member: \"a\" }", {"output \"o\"", "member"});
   Bad("output { name: \"o\" collective: \"k\" }", {"output \"o\"", "collective \"k\""});
-  CHECK(Good(node("arg { node: \"a\" } after: \"b\" after: \"a\" after: \"b\"")).nodes[3].after == std::vector<int>{0, 1});
+  CHECK(Good(node("arg { node: \"a\" } after: \"b\" after: \"a\" after: \"b\"")).nodes[3].after ==
+        std::vector<int>{0, 1});
 }
 
 TEST_CASE("specs") {
@@ -171,11 +180,14 @@ TEST_CASE("specs") {
       "node { name: \"y\" actor: \"math\" method: \"add\" arg { node: \"a\" } arg { node: \"x\" output: 1 } }",
       {"node \"y\" (std.Math.add)", "argument 1 is I64[2]", "node \"x\" output 1"});
   CHECK(Good("node { name: \"x\" actor: \"math\" method: \"add\" arg { node: \"a\" } arg { input: \"in\" } }")
-            .nodes[3].outputs[0].ToString() == "F32[4, 4]");
+            .nodes[3]
+            .outputs[0]
+            .ToString() == "F32[4, 4]");
   // Only the first of a chain is reported, not what follows from it.
   Bad("node { name: \"x\" actor: \"math\" method: \"reduce\" arg { node: \"a\" } config { axis: 7 } }"
       "node { name: \"y\" actor: \"math\" method: \"add\" arg { node: \"x\" } }"
-      "node { name: \"z\" actor: \"math\" method: \"add\" arg { node: \"y\" output: 5 } } output { name: \"o\" node: \"z\" output: 9 }",
+      "node { name: \"z\" actor: \"math\" method: \"add\" arg { node: \"y\" output: 5 } } output { name: \"o\" node: "
+      "\"z\" output: 9 }",
       {"node \"x\"", "config.axis is 7"});
   Bad("input { name: \"d\" dtype: F32 shape: \"[?]\" } options { memory_limit_bytes: 1000 }",
       {"input \"d\" is F32[?]", "memory_limit_bytes"});
@@ -205,12 +217,15 @@ TEST_CASE("options") {
   Bad("options { emulate { bandwidth: inf } }", {"options.emulate.bandwidth"});
   Bad("options { emulate { bandwidth: -3 } }", {"options.emulate.bandwidth"});
   Bad("options { emulate { bandwidth: 1e-300 } }", {"options.emulate.bandwidth"});
-  Good("options { emulate { latency_s: 0.01 } overlap: AUTO order: COST send_lanes: 8 prefetch_depth: 64 max_in_flight: 1024 }");
+  Good(
+      "options { emulate { latency_s: 0.01 } overlap: AUTO order: COST send_lanes: 8 prefetch_depth: 64 max_in_flight: "
+      "1024 }");
 }
 
 TEST_CASE("all errors at once, counted after a hundred") {
-  const auto r = Run("node { name: \"x\" actor: \"nobody\" arg { node: \"q\" } }"
-                     "edge { from: \"zzz\" to: \"a\" } options { max_in_flight: -1 } output { name: \"o\" }");
+  const auto r =
+      Run("node { name: \"x\" actor: \"nobody\" arg { node: \"q\" } }"
+          "edge { from: \"zzz\" to: \"a\" } options { max_in_flight: -1 } output { name: \"o\" }");
   REQUIRE_FALSE(r.ok());
   const std::vector<std::string> lines = absl::StrSplit(std::string(r.status().message()), '\n');
   CHECK(lines.size() == 5);
@@ -225,11 +240,15 @@ TEST_CASE("all errors at once, counted after a hundred") {
 
 TEST_CASE("what multiplies is bounded") {
   // 4096 outputs from each of 1000 short lines.
-  std::string text = "actor { name: \"s\" class: \"std.Split\" config { parts: 4096 } } input { name: \"w\" dtype: U8 shape: \"[4096]\" }";
-  for (int i = 0; i < 1000; ++i) absl::StrAppend(&text, "node { name: \"s", i, "\" actor: \"s\" arg { input: \"w\" } }");
+  std::string text =
+      "actor { name: \"s\" class: \"std.Split\" config { parts: 4096 } } input { name: \"w\" dtype: U8 shape: "
+      "\"[4096]\" }";
+  for (int i = 0; i < 1000; ++i)
+    absl::StrAppend(&text, "node { name: \"s", i, "\" actor: \"s\" arg { input: \"w\" } }");
   Bad(text, {"more than 2000000 outputs"});
   // One large config in each of many nodes.
-  text = absl::StrCat("actor { name: \"f\" class: \"std.Fail\" config { message: \"", std::string(60000, 'x'), "\" } }");
+  text =
+      absl::StrCat("actor { name: \"f\" class: \"std.Fail\" config { message: \"", std::string(60000, 'x'), "\" } }");
   for (int i = 0; i < 6000; ++i) absl::StrAppend(&text, "node { name: \"f", i, "\" actor: \"f\" }");
   Bad(text, {"256 MiB"});
   Bad(absl::StrCat("actor { name: \"f\" class: \"std.Fail\" config { message: \"", std::string(70000, 'x'), "\" } }"),

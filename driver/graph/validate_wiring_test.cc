@@ -79,17 +79,19 @@ TEST_CASE("two cycles give two errors") {
 TEST_CASE("program order is part of a cycle unless the order is free") {
   // x takes y's value, and stands before it among the calls of one actor.
   const std::string early = Add("x", "m0", "arg { node: \"y\" }") + Add("y", "m0", "arg { node: \"a\" }");
-  Bad(early, {"cycle: node \"x\" -> node \"y\" (program order of actor \"m0\") -> node \"x\" (its argument 0)", "COST"});
+  Bad(early,
+      {"cycle: node \"x\" -> node \"y\" (program order of actor \"m0\") -> node \"x\" (its argument 0)", "COST"});
   Good(early + "options { order: COST }");
   // Through another actor, with calls between that are not worth naming.
-  Bad(Add("x", "m0", "arg { node: \"r\" }") + Add("i1", "m0", "arg { node: \"a\" }") + Add("i2", "m0", "arg { node: \"a\" }") +
-          Add("y", "m0", "arg { node: \"a\" }") + Add("r", "m1", "arg { node: \"y\" }"),
+  Bad(Add("x", "m0", "arg { node: \"r\" }") + Add("i1", "m0", "arg { node: \"a\" }") +
+          Add("i2", "m0", "arg { node: \"a\" }") + Add("y", "m0", "arg { node: \"a\" }") +
+          Add("r", "m1", "arg { node: \"y\" }"),
       {"node \"x\" -> node \"y\" (program order of actor \"m0\") -> node \"r\" (its argument 0) -> node \"x\""});
 }
 
 TEST_CASE("crossed transfers are no cycle") {
-  Good(Add("x0", "m0", "arg { node: \"a\" }") + Add("x1", "m1", "arg { node: \"b\" }") + Add("y0", "m0", "arg { node: \"x1\" }") +
-       Add("y1", "m1", "arg { node: \"x0\" }"));
+  Good(Add("x0", "m0", "arg { node: \"a\" }") + Add("x1", "m1", "arg { node: \"b\" }") +
+       Add("y0", "m0", "arg { node: \"x1\" }") + Add("y1", "m1", "arg { node: \"x0\" }"));
   // A value of a later call of another actor, in the opposite order.
   Good(Add("x0", "m0", "arg { node: \"a\" }") + Add("x1", "m0", "arg { node: \"a\" }") +
        Add("y", "m1", "arg { node: \"x1\" } arg { node: \"x0\" }"));
@@ -100,7 +102,8 @@ TEST_CASE("cycles through collectives") {
           "collective { name: \"k\" op: ALL_REDUCE reduce: SUM member { node: \"x\" } member { node: \"b\" } }",
       {"cycle: node \"x\" -> collective \"k\" (its member 0) -> node \"x\" (its argument 0)"});
   Bad(Add("x", "m0", "arg { collective: \"k\" }") +
-          "collective { name: \"k\" op: ALL_REDUCE reduce: SUM member { node: \"a\" after: \"x\" } member { node: \"b\" } }",
+          "collective { name: \"k\" op: ALL_REDUCE reduce: SUM member { node: \"a\" after: \"x\" } member { node: "
+          "\"b\" } }",
       {"cycle: node \"x\" -> collective \"k\" (after of its member 0) -> node \"x\" (its argument 0)"});
 }
 
@@ -117,7 +120,8 @@ TEST_CASE("collectives give specs") {
   CHECK(spec("op: REDUCE_SCATTER reduce: SUM") == "F32[3, 2]");
   CHECK(spec("op: BROADCAST root: \"b\"") == "F32[6, 2]");
   CHECK(Good("collective { name: \"k\" op: BROADCAST root: \"b\" member { node: \"a\" } member { node: \"b\" } }")
-            .collectives[0].root_rank == 1);
+            .collectives[0]
+            .root_rank == 1);
   Good("collective { name: \"k\" op: ALL_REDUCE reduce: SUM member { node: \"a\" } }");
 }
 
@@ -135,24 +139,32 @@ TEST_CASE("bad collectives") {
   bad("op: BROADCAST root: \"c\"" + two, {"collective \"k\"", "root \"c\"", "not the node of a member"});
   bad("op: ALL_GATHER", {"collective \"k\"", "no member"});
   bad("op: ALL_GATHER member { } member { node: \"b\" }", {"collective \"k\"", "member 0 names no node"});
-  bad("op: ALL_GATHER member { node: \"aa\" } member { node: \"b\" }", {"collective \"k\"", "member 0", "did you mean \"a\""});
+  bad("op: ALL_GATHER member { node: \"aa\" } member { node: \"b\" }",
+      {"collective \"k\"", "member 0", "did you mean \"a\""});
   bad("op: ALL_GATHER member { node: \"a\" output: 3 }", {"collective \"k\"", "member 0", "output 3"});
   bad("op: ALL_GATHER member { node: \"a\" output: -3 }", {"collective \"k\"", "member 0", "output -3"});
   bad("op: ALL_GATHER member { node: \"a\" after: \"zz\" }", {"collective \"k\"", "after of member 0"});
-  bad("op: ALL_GATHER member { node: \"a\" after: \"b\" }", {"collective \"k\"", "after of member 0", "\"w1\"", "\"w0\""});
+  bad("op: ALL_GATHER member { node: \"a\" after: \"b\" }",
+      {"collective \"k\"", "after of member 0", "\"w1\"", "\"w0\""});
   bad("op: ALL_GATHER member { node: \"a\" } member { node: \"a\" }", {"collective \"k\"", "both node \"a\""});
-  bad("op: REDUCE_SCATTER reduce: SUM member { node: \"a\" } member { node: \"b\" } member { node: \"c\" } member { node: \"d\" } }"
-      "actor { name: \"s4\" class: \"std.Source\" worker: \"w4\" config { dtype: F32 shape: \"[6, 2]\" } } node { name: \"d\" actor: \"s4\"",
+  bad("op: REDUCE_SCATTER reduce: SUM member { node: \"a\" } member { node: \"b\" } member { node: \"c\" } member { "
+      "node: \"d\" } }"
+      "actor { name: \"s4\" class: \"std.Source\" worker: \"w4\" config { dtype: F32 shape: \"[6, 2]\" } } node { "
+      "name: \"d\" actor: \"s4\"",
       {"collective \"k\"", "4 members", "multiple of 4"});
   bad("op: ALL_GATHER member { node: \"a\" } member { node: \"x\" } } node { name: \"x\" actor: \"s0\"",
       {"collective \"k\"", "both nodes of actor \"s0\""});
-  bad("op: ALL_GATHER member { node: \"a\" } member { node: \"x\" } } node { name: \"x\" actor: \"m0\" method: \"add\" arg { node: \"a\" }",
+  bad("op: ALL_GATHER member { node: \"a\" } member { node: \"x\" } } node { name: \"x\" actor: \"m0\" method: \"add\" "
+      "arg { node: \"a\" }",
       {"collective \"k\"", "worker \"w0\""});
-  bad("op: ALL_GATHER member { node: \"a\" } member { node: \"x\" } } node { name: \"x\" actor: \"m1\" method: \"add\" arg { input: \"in\" }",
+  bad("op: ALL_GATHER member { node: \"a\" } member { node: \"x\" } } node { name: \"x\" actor: \"m1\" method: \"add\" "
+      "arg { input: \"in\" }",
       {"collective \"k\"", "member 1", "F32[?]", "fixed sizes"});
-  bad("op: ALL_GATHER member { node: \"a\" } member { node: \"x\" } } node { name: \"x\" actor: \"s1\" config { shape: \"[6, 3]\" }",
+  bad("op: ALL_GATHER member { node: \"a\" } member { node: \"x\" } } node { name: \"x\" actor: \"s1\" config { shape: "
+      "\"[6, 3]\" }",
       {"collective \"k\"", "F32[6, 3]", "F32[6, 2]"});
-  bad("op: ALL_GATHER member { node: \"x\" } } node { name: \"x\" actor: \"s1\" config { shape: \"[]\" }", {"collective \"k\"", "scalars"});
+  bad("op: ALL_GATHER member { node: \"x\" } } node { name: \"x\" actor: \"s1\" config { shape: \"[]\" }",
+      {"collective \"k\"", "scalars"});
   bad("op: ALL_REDUCE reduce: SUM member { node: \"x\" } } node { name: \"x\" actor: \"s1\" config { dtype: BOOL }",
       {"collective \"k\"", "BOOL"});
 }
@@ -175,8 +187,10 @@ TEST_CASE("edge overrides") {
   const auto bad = [&](const std::string& fields, const std::vector<std::string>& parts) {
     Bad(graph + "edge { " + fields + " }", parts);
   };
-  CHECK(Good(graph + "edge { from: \"p\" to: \"x\" transport: GLOO } edge { from: \"p\" to: \"o\" output: 2 }").overrides.size() == 2);
-  CHECK(Good(graph + "edge { from: \"p\" to: \"x\" emulate { latency_s: 0.5 } transport: SHM }").overrides[0].from == 5);
+  CHECK(Good(graph + "edge { from: \"p\" to: \"x\" transport: GLOO } edge { from: \"p\" to: \"o\" output: 2 }")
+            .overrides.size() == 2);
+  CHECK(Good(graph + "edge { from: \"p\" to: \"x\" emulate { latency_s: 0.5 } transport: SHM }").overrides[0].from ==
+        5);
   const ResolvedGraph in = Good(graph + "edge { from: \"in\" to: \"y\" output: 0 transport: REMOTE }");
   CHECK(in.overrides[0].from_kind == ResolvedArg::kInput);
   CHECK(in.overrides[0].output == -1);
@@ -206,7 +220,8 @@ TEST_CASE("edge overrides") {
   Bad(graph + Add("z", "m3", "arg { node: \"y\" }") + "edge { from: \"y\" to: \"z\" transport: IPC }",
       {"edge \"y\" -> \"z\"", "F32[?]", "IPC"});
   Good(graph + Add("z", "m3", "arg { node: \"y\" }") + "edge { from: \"y\" to: \"z\" transport: GLOO }");
-  Bad("collective { name: \"k\" op: ALL_GATHER member { node: \"a\" } } edge { from: \"k\" to: \"a\" }", {"from is a collective"});
+  Bad("collective { name: \"k\" op: ALL_GATHER member { node: \"a\" } } edge { from: \"k\" to: \"a\" }",
+      {"from is a collective"});
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #pragma once
 
-// The parts of Validate (validate.h) and the state they share. Internal to driver/graph. Each part adds every error it finds and
-// leaves a mark where it failed, so that later parts report nothing that only follows from it.
+// The parts of Validate (validate.h) and the state they share. Internal to driver/graph. Each part adds every error it
+// finds and leaves a mark where it failed, so that later parts report nothing that only follows from it.
 
 #include <string>
 #include <unordered_map>
@@ -54,11 +54,18 @@ struct Validation {
   std::string Output(int i) const;
   std::string Collective(int i) const;
 
-  // Index of `name`, or -1 after adding the error `WHERE: WHAT names no node "x" ...` with the name that was probably meant.
+  // Index of `name`, or -1 after adding the error `WHERE: WHAT names a node "x" that ...` with the name that was
+  // probably meant.
   int FindNode(const std::string& where, const std::string& what, const std::string& name);
   int FindInput(const std::string& where, const std::string& what, const std::string& name);
   int FindCollective(const std::string& where, const std::string& what, const std::string& name);
 };
+
+// Index of `name`, or -1. The first try of what is asked often: it composes no message.
+inline int Lookup(const Validation::Names& names, const std::string& name) {
+  const auto it = names.find(name);
+  return it == names.end() ? -1 : it->second;
+}
 
 // "argument 2", as errors call args.
 std::string ArgName(int i);
@@ -71,8 +78,8 @@ void ResolveReferences(Validation* v);
 void ResolveCollectives(Validation* v);
 // Ranges; fills in the defaults.
 void CheckOptions(Validation* v);
-// Names every cycle. Returns all nodes, and after them in number (node count + index) all collectives, so that each stands behind
-// what it depends on; those that are in or behind a cycle come last.
+// Names every cycle. Returns all nodes, and after them in number (node count + index) all collectives, so that each
+// stands behind what it depends on; those that are in or behind a cycle come last.
 std::vector<int> OrderDependencies(Validation* v);
 // Specs of outputs and collectives, in that order; indices of outputs.
 void InferSpecs(Validation* v, const std::vector<int>& order);
