@@ -157,8 +157,13 @@ class Parser {
       return parsed_;
     } catch (const CLI::CallForHelp&) {
       const CLI::App* which = &app_;
-      while (!which->get_subcommands().empty()) which = which->get_subcommands().front();
-      parsed_.help = which->help();
+      std::string before;
+      while (!which->get_subcommands().empty()) {
+        absl::StrAppend(&before, before.empty() ? "" : " ", which->get_name());
+        which = which->get_subcommands().front();
+      }
+      parsed_.help = which->help(before);
+      if (which != &app_) absl::StrAppend(&*parsed_.help, "\nEvery command also takes --json, --address and --cluster: see `weft --help`.\n");
       return parsed_;
     } catch (const CLI::ParseError& e) {
       return absl::InvalidArgumentError(absl::StrCat(e.what(), "\nRun `weft --help` or `weft COMMAND --help` for what there is."));

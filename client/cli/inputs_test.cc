@@ -93,7 +93,7 @@ TEST_CASE("the overlap graph has three links and a bound") {
 TEST_CASE("console: tables, summaries and files") {
   CHECK(Table({{"A", "LONG"}, {"abc", "x"}}) == "A    LONG\nabc  x\n");
   CHECK(Summary(Iota(v1::I32, {2, 2})) == "I32[2, 2]: 0, 1, 2, 3");
-  CHECK(Summary(Iota(v1::F32, {100})).find("7, ...") != std::string::npos);
+  CHECK(Summary(Iota(v1::F32, {100})).find("7.0, ...") != std::string::npos);
   CHECK(Summary(Iota(v1::F32, {0})) == "F32[0]: ");
   TestDir dir;
   CHECK(WriteFile(dir.File("a"), "one").ok());

@@ -1,0 +1,120 @@
+#!/bin/bash
+# Life and death of a local cluster with the real daemons: start, refusal of a second, restart of what is killed, end by `weft down`, by
+# Ctrl-C and by kill -9 of `weft up`, each leaving nothing.
+set -u
+weft="$PWD/client/cli/weft"
+tmp="${TEST_TMPDIR:-$(mktemp -d)}"
+export XDG_RUNTIME_DIR="$tmp/run"
+mkdir -p -m 0700 "$XDG_RUNTIME_DIR"
+unset WEFT_ADDRESS WEFT_CLUSTER
+failures=0
+fail() {
+  echo "FAILED: $*"
+  failures=$((failures + 1))
+}
+# Waits up to $1 seconds for a command to succeed.
+within() {
+  local until=$(($(date +%s%N) + $1 * 1000000000))
+  shift
+  while ! eval "$*"; do
+    [ "$(date +%s%N)" -lt "$until" ] || return 1
+    sleep 0.05
+  done
+}
+pid_of() { "$weft" workers --cluster "$1" --json 2>/dev/null | tr -d ' \n' | sed -n "s/.*\"name\":\"$2\",\"state\":\"alive\",\"device\":\"cpu\",\"pid\":\([0-9]*\).*/\1/p"; }
+supervisor_of() { pgrep -f "$weft up .*--name $1\$"; }
+children_of() { pgrep -P "$1"; }
+# Dead, though perhaps not yet reaped by whoever adopted it.
+gone() { [ ! -e "/proc/$1" ] || grep -q '^State:[[:space:]]*Z' "/proc/$1/status" 2>/dev/null; }
+
+# --- start, refusal, restart
+"$weft" up --workers 2 --detach --name life || exit 1
+[ "$("$weft" workers --cluster life --json | grep -c '"alive"')" = 2 ] || fail "two workers should be alive"
+said="$("$weft" up --workers 1 --detach --name life 2>&1)" && fail "a second cluster of the name started"
+echo "$said" | grep -q 'running already' || fail "the refusal says: $said"
+w1="$(pid_of life w1)"
+kill -9 "$w1"
+within 5 '[ -n "$(pid_of life w1)" ] && [ "$(pid_of life w1)" != "$w1" ]' || fail "w1 did not come back"
+[ -n "$(pid_of life w0)" ] || fail "w0 should have stayed"
+driver="$(pgrep -f "weft-driver .*$XDG_RUNTIME_DIR/weft/life")"
+kill -9 "$driver"
+within 10 '[ "$("$weft" workers --cluster life --json 2>/dev/null | grep -c "\"alive\"")" = 2 ]' || fail "the cluster did not recover from its driver's death"
+up="$(supervisor_of life)"
+pids="$up $(children_of "$up")"
+[ "$(echo $pids | wc -w)" = 4 ] || fail "supervisor, driver and two workers expected, found: $pids"
+"$weft" down --name life || fail "down"
+for p in $pids; do gone "$p" || fail "process $p outlived down"; done
+[ ! -e "$XDG_RUNTIME_DIR/weft" ] || fail "files are left: $(find "$XDG_RUNTIME_DIR/weft")"
+"$weft" down --name life | grep -q 'is not running' || fail "down of nothing"
+
+# --- Ctrl-C
+"$weft" up --workers 2 --name front > "$tmp/front" 2>&1 &
+up=$!
+within 20 'grep -q "is ready" "$tmp/front"' || fail "the cluster in the foreground did not start: $(cat "$tmp/front")"
+pids="$(children_of "$up")"
+[ "$(echo $pids | wc -w)" = 3 ] || fail "three children expected: $pids"
+kill -INT "$up"
+wait "$up"
+code=$?
+[ "$code" = 0 ] || fail "Ctrl-C of a ready cluster ended with code $code"
+for p in $pids; do gone "$p" || fail "process $p outlived Ctrl-C"; done
+[ ! -e "$XDG_RUNTIME_DIR/weft" ] || fail "files are left after Ctrl-C"
+
+# --- kill -9 of the supervisor: children die with it, and the next start works
+"$weft" up --workers 2 --detach --name killed || fail "start"
+up="$(supervisor_of killed)"
+pids="$(children_of "$up")"
+kill -9 $up
+for p in $pids; do within 2 "gone $p" || fail "process $p outlived its supervisor"; done
+"$weft" workers --cluster killed 2> "$tmp/err"
+[ $? = 4 ] || fail "a dead cluster should be unreachable"
+grep -q 'killed' "$tmp/err" || fail "message: $(cat "$tmp/err")"
+"$weft" up --workers 1 --detach --name killed || fail "start after kill -9"
+"$weft" down --name killed || fail "down"
+[ ! -e "$XDG_RUNTIME_DIR/weft" ] || fail "files are left at the end"
+[ -z "$(find /dev/shm -newer "$0" -name '*weft*' 2>/dev/null)" ] || fail "/dev/shm: $(ls /dev/shm)"
+
+# --- graphs: exit codes
+"$weft" up --workers 1 --detach --name codes || fail "start"
+export WEFT_CLUSTER=codes
+cat > "$tmp/good.textproto" <<'G'
+name: "good"
+actor { name: "a" class: "std.Delay" worker: "w0" config { duration_s: 0.001 dtype: F32 shape: "[2]" } }
+node { name: "n" actor: "a" }
+output { name: "y" node: "n" }
+G
+sed 's/duration_s: 0.001/duration_s: 30/;s/"good"/"slow"/' "$tmp/good.textproto" > "$tmp/slow.textproto"
+sed 's/std.Delay/std.Fail/;s/duration_s: 0.001/fail_on: 1 message: "chosen"/;s/"good"/"fails"/' "$tmp/good.textproto" > "$tmp/fails.textproto"
+sed 's/actor: "a"/actor: "b"/;s/"good"/"bad"/' "$tmp/good.textproto" > "$tmp/bad.textproto"
+expect() {
+  local want=$1
+  shift
+  "$weft" "$@" > "$tmp/out" 2> "$tmp/err"
+  local got=$?
+  [ "$got" = "$want" ] || fail "weft $*: exit code $got instead of $want: $(cat "$tmp/err")"
+}
+expect 0 run "$tmp/good.textproto" --repeat 3
+expect 1 run "$tmp/fails.textproto" --repeat 3
+grep -q 'chosen' "$tmp/err" || fail "the task's message is missing: $(cat "$tmp/err")"
+expect 2 run "$tmp/absent.textproto"
+expect 3 run "$tmp/bad.textproto"
+expect 3 execute good
+expect 4 workers --address 127.0.0.1:1
+expect 5 run "$tmp/slow.textproto" --deadline 0.5
+"$weft" run "$tmp/slow.textproto" > "$tmp/out" 2>&1 &
+run=$!
+within 10 '"$weft" graphs | grep -q "slow.*ready"' || fail "slow is not ready: $("$weft" graphs)"
+kill -INT $run
+within 12 "gone $run" || fail "run does not end on Ctrl-C"
+wait $run
+[ $? = 130 ] || fail "interrupted run should end with 130"
+expect 0 compile "$tmp/good.textproto"
+expect 3 compile "$tmp/good.textproto"
+expect 0 execute good --repeat 5
+expect 0 inspect good
+expect 0 trace good -o "$tmp/t.svg"
+expect 0 trace good -o "$tmp/t.json"
+expect 0 teardown good
+expect 3 teardown good
+"$weft" down || fail "down"
+[ "$failures" = 0 ] || exit 1
