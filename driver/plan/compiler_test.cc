@@ -299,6 +299,72 @@ TEST_CASE("random graphs compile, verify and run to their end in the simulator")
   }
 }
 
+// The order of a worker's ops, without client edges.
+std::string ListOf(const Plan& plan, int32_t worker) {
+  std::vector<std::string> list;
+  for (const PlanOp& op : plan.ops) {
+    if (op.worker == worker && (op.edge < 0 || plan.edges[op.edge].dst_worker != kClient)) list.push_back(OpName(plan, op));
+  }
+  return absl::StrJoin(list, ", ");
+}
+
+TEST_CASE("a send before a collective is received before it, in whatever order the workers stand in the file") {
+  for (const bool y_first : {false, true}) {
+    GraphBuilder b;
+    b.Actor("a", "w0").Actor("b", "w1");
+    if (y_first) b.Node("y", "b");
+    b.Node("x", "a");
+    b.Node("t", "a");
+    if (!y_first) b.Node("y", "b");
+    v1::Collective& sum = b.AllReduce("sum", {"x", "y"});
+    sum.mutable_member(0)->set_after("t");
+    b.Node("recv", "b", {"t"});
+    b.Comm("t", "recv");
+    b.Output("out", "recv").Output("total", "+sum");
+    const Plan plan = b.CompileOk();
+    MustRun(plan);
+    CHECK(ListOf(plan, 1) == "COMPUTE y, RECV t:0 -> recv:0, ALL_REDUCE sum, COMPUTE recv");
+  }
+}
+
+TEST_CASE("workers of one program get identical lists") {
+  for (const int workers : {2, 4}) {
+    GraphBuilder b;
+    std::vector<std::string> first, second;
+    for (int w = 0; w < workers; ++w) {
+      b.Actor(absl::StrCat("a", w), absl::StrCat("w", w));
+      b.Node(absl::StrCat("bwd0-", w), absl::StrCat("a", w));
+      b.Node(absl::StrCat("bwd1-", w), absl::StrCat("a", w), {absl::StrCat("bwd0-", w)});
+      first.push_back(absl::StrCat("bwd0-", w));
+      second.push_back(absl::StrCat("bwd1-", w));
+    }
+    b.AllReduce("grad0", first);
+    b.AllReduce("grad1", second);
+    const Plan plan = b.CompileOk();
+    MustRun(plan);
+    for (int w = 0; w < workers; ++w) {
+      CHECK(ListOf(plan, w) == absl::StrCat("COMPUTE bwd0-", w, ", ALL_REDUCE grad0, COMPUTE bwd1-", w, ", ALL_REDUCE grad1"));
+    }
+  }
+}
+
+// Run by name: prints what each pass takes.
+TEST_CASE("timing of a million ops", "[.timing]") {
+  GraphBuilder b;
+  constexpr int kNodes = 340'000, kWorkers = 8;
+  for (int w = 0; w < kWorkers; ++w) b.Actor(absl::StrCat("a", w), absl::StrCat("w", w));
+  for (int n = 0; n < kNodes; ++n) {
+    b.Node(absl::StrCat("n", n), absl::StrCat("a", n % kWorkers), n ? std::vector<std::string>{absl::StrCat("n", n - 1)} : std::vector<std::string>{});
+  }
+  b.Output("y", absl::StrCat("n", kNodes - 1));
+  CompileTimes times;
+  const auto plan = Compile(b.graph(), ClassTable::Std(), ClusterFromGraph(b.graph()), &times);
+  REQUIRE(plan.ok());
+  std::string text = absl::StrCat(plan->ops.size(), " ops");
+  for (const auto& [name, s] : times.passes) absl::StrAppend(&text, "\n", name, " ", s, " s");
+  WARN(text);
+}
+
 TEST_CASE("a graph of a hundred thousand nodes compiles in seconds") {
   GraphBuilder b;
   constexpr int kNodes = 100'000, kWorkers = 8;
