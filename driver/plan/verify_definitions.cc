@@ -1,7 +1,8 @@
 #include <algorithm>
 #include <string>
-#include <unordered_map>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/string_view.h"
 #include "driver/plan/verify_rules.h"
 
 namespace weft {
@@ -13,7 +14,11 @@ class Definitions {
       : index_(index), plan_(index.plan()), f_(findings), waited_at_(plan_.ops.size(), -1) {}
 
   void Run() {
-    for (const PlanNode& n : plan_.nodes) node_by_name_.emplace(n.name, n.id);
+    node_by_name_.reserve(plan_.nodes.size());
+    for (const PlanNode& n : plan_.nodes) {
+      if (node_by_name_.emplace(n.name, n.id).second) continue;
+      Add(plan_.workers[index_.actor_of(n).worker].name, ": node ", n.name, " stands in the plan twice");
+    }
     for (const PlanNode& n : plan_.nodes) CheckNode(n);
     for (const PlanEdge& e : plan_.edges) CheckEdge(e);
     for (const PlanGroup& g : plan_.groups) CheckGroup(g);
@@ -31,7 +36,6 @@ class Definitions {
   void CheckNode(const PlanNode& n) {
     const std::string& worker = plan_.workers[index_.actor_of(n).worker].name;
     if (index_.compute()[n.id] < 0) Add(worker, ": node ", n.name, " has no COMPUTE: it would never run");
-    if (node_by_name_[n.name] != n.id) Add(worker, ": node ", n.name, " stands in the plan twice");
     for (size_t i = 0; i < n.outputs.size(); ++i) {
       CheckSpec([&] { return absl::StrCat(worker, ": node ", n.name, " output ", i); }, n.outputs[i]);
     }
@@ -79,6 +83,9 @@ class Definitions {
     CheckProducer(e);
   }
 
+  // Whether the op is the call of the node of that name. Spares a look-up by name in plans that are right.
+  bool Calls(const PlanOp& o, const std::string& name) const { return o.kind == v1::COMPUTE && index_.node_of(o).name == name; }
+
   // The op of the node that an edge names, on the worker where it should be; -1: the name is not a node's (a collective's, an output's).
   int32_t ComputeOf(const std::string& name, int32_t worker) const {
     const auto it = node_by_name_.find(name);
@@ -99,6 +106,9 @@ class Definitions {
       Add(index_.Name(in), " brings a value that no op of ", WorkerName(plan_, index_.op(in).worker), e.control ? " waits for" : " takes");
       return;
     }
+    const PlanOp& reader = index_.op(*index_.readers(in).begin());
+    const size_t arg = static_cast<size_t>(e.dst_arg);
+    if (!e.control && Calls(reader, e.dst) && arg < reader.args.size() && reader.args[arg] == PlanValue{in, 0}) return;
     const int32_t to = ComputeOf(e.dst, e.dst_worker);
     if (to < 0) return;
     const PlanOp& consumer = index_.op(to);
@@ -118,6 +128,7 @@ class Definitions {
     const int32_t out = index_.source()[e.id];
     if (out < 0) return;
     const PlanOp& o = index_.op(out);
+    if (!e.control && o.args.size() == 1 && o.args[0].output == e.src_output && Calls(index_.op(o.args[0].op), e.src)) return;
     const int32_t from = ComputeOf(e.src, e.src_worker);
     if (e.control) {
       const bool waits = from >= 0 ? WaitsFor(o, from) : std::any_of(o.waits.begin(), o.waits.end(), [](const PlanWait& w) {
@@ -256,7 +267,7 @@ class Definitions {
   const PlanIndex& index_;
   const Plan& plan_;
   Findings* const f_;
-  std::unordered_map<std::string, int32_t> node_by_name_;
+  absl::flat_hash_map<absl::string_view, int32_t> node_by_name_;  // of the plan's own strings
   std::vector<int32_t> waited_at_;  // by op: last op that waits for it at distance 0
 };
 
