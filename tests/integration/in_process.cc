@@ -62,8 +62,13 @@ class Harness {
       }
     }
     for (const PlanGroup& g : plan_.groups) {
-      std::vector<std::unique_ptr<Communicator>> ranks = MakeFakeGroup(static_cast<int>(g.members.size()));
-      for (size_t r = 0; r < g.members.size(); ++r) loaded[g.members[r]].groups[g.id] = std::move(ranks[r]);
+      GroupInfo info;
+      info.id = g.id;
+      info.name = g.name;
+      info.plan_hash = HashAsNumber(plan_.hash);
+      for (const int32_t w : g.members) info.workers.push_back(WorkerName(plan_, w));
+      FakeGroup group(std::move(info));
+      for (size_t r = 0; r < g.members.size(); ++r) loaded[g.members[r]].groups[g.id] = group.Take(static_cast<int>(r));
     }
     for (const int32_t w : used) {
       Worker worker;

@@ -58,10 +58,6 @@ absl::Status GraphRun::PrepareOp(int i) {
     return absl::InvalidArgumentError(absl::StrCat("graph ", name(), " on ", worker_, ": ", Describe(op), " has no ", what,
                                                    ": bootstrap did not make it"));
   };
-  if (!op.outputs.empty()) {
-    s.slots.resize(op.slots);
-    for (Slot& slot : s.slots) slot.values.resize(op.outputs.size());
-  }
   switch (op.plan->kind) {
     case v1::COMPUTE: {
       const auto it = loaded_.actors.find(op.node->actor);
@@ -203,10 +199,10 @@ bool GraphRun::IssueHead(Lane* lane, int lane_index) {
 
 absl::Status GraphRun::Issue(int op, int64_t k, Lane* lane, Outstanding* out) {
   if (!program_.ops[op].outputs.empty()) {
-    Slot& slot = SlotOf(op, k);
-    slot.execution = k;
-    slot.readers_left = static_cast<int>(program_.ops[op].readers.size());
-    for (Value& v : slot.values) v = Value();
+    Made made;
+    made.values.resize(program_.ops[op].outputs.size());
+    made.holders = static_cast<int>(program_.ops[op].readers.size()) + 1;
+    state_[op].made.push_back(std::move(made));
   }
   switch (program_.ops[op].plan->kind) {
     case v1::COMPUTE:
@@ -223,7 +219,8 @@ absl::Status GraphRun::Issue(int op, int64_t k, Lane* lane, Outstanding* out) {
 }
 
 const Value& GraphRun::ArgValue(const LocalArg& a, int64_t k) const {
-  return state_[a.op].slots[k % program_.ops[a.op].slots].values[a.output];
+  const OpState& s = state_[a.op];
+  return s.made[k - s.first_made].values[a.output];
 }
 
 absl::Status GraphRun::IssueCompute(int i, int64_t k, Lane* lane, Outstanding* out) {
@@ -234,7 +231,7 @@ absl::Status GraphRun::IssueCompute(int i, int64_t k, Lane* lane, Outstanding* o
   for (const LocalArg& a : op.args) {
     const Value& v = ArgValue(a, k);
     if (v.error != nullptr) {  // the first argument's error wins, so that every run reports the same one
-      for (Value& o : SlotOf(i, k).values) o.error = v.error;
+      for (Value& o : ValuesOf(i, k)) o.error = v.error;
       out->finished = true;
       return absl::OkStatus();
     }
@@ -261,12 +258,12 @@ absl::Status GraphRun::IssueCompute(int i, int64_t k, Lane* lane, Outstanding* o
 
 void GraphRun::FinishCompute(int i, int64_t k) {
   OpState& s = state_[i];
-  Slot& slot = SlotOf(i, k);
+  std::vector<Value>& values = ValuesOf(i, k);
   TaskErrorRef error;
   if (!s.call->status.ok()) error = MakeError(i, k, s.call->status);
-  for (size_t o = 0; o < slot.values.size(); ++o) {
-    slot.values[o].error = error;
-    if (error == nullptr) slot.values[o].tensor = std::move(s.call->outputs()[o]);
+  for (size_t o = 0; o < values.size(); ++o) {
+    values[o].error = error;
+    if (error == nullptr) values[o].tensor = std::move(s.call->outputs()[o]);
   }
 }
 
@@ -276,7 +273,7 @@ absl::Status GraphRun::IssueReceive(int i, int64_t k, Lane* lane, Outstanding* o
   Tensor buffer;
   const std::shared_ptr<void>& memory = s.buffers[k % op.slots];
   if (memory != nullptr) buffer = Tensor(op.edge->spec.dtype, op.edge->spec.shape.MaxDims(), memory.get(), memory);
-  WEFT_ASSIGN_OR_RETURN(out->event, s.receiver->Recv(k, buffer, &SlotOf(i, k).values[0], lane->stream.get()));
+  WEFT_ASSIGN_OR_RETURN(out->event, s.receiver->Recv(k, buffer, &ValuesOf(i, k)[0], lane->stream.get()));
   return absl::OkStatus();
 }
 
@@ -316,7 +313,7 @@ absl::Status GraphRun::IssueCollective(int i, int64_t k, Lane* lane, Outstanding
   call.execution = k;
   const std::shared_ptr<void>& memory = s.buffers[k % op.slots];
   const Tensor buffer(op.group->output.dtype, op.group->output.shape.MaxDims(), memory.get(), memory);
-  WEFT_ASSIGN_OR_RETURN(out->event, s.group->Run(call, ArgValue(op.args[0], k), buffer, &SlotOf(i, k).values[0], lane->stream.get()));
+  WEFT_ASSIGN_OR_RETURN(out->event, s.group->Run(call, ArgValue(op.args[0], k), buffer, &ValuesOf(i, k)[0], lane->stream.get()));
   return absl::OkStatus();
 }
 
@@ -336,9 +333,8 @@ void GraphRun::Complete(const Outstanding& o, Lane* lane) {
   lane->since = now;
   bool error = false;
   if (!op.outputs.empty()) {
-    Slot& slot = SlotOf(o.op, o.execution);
-    error = slot.values.empty() ? false : slot.values[0].error != nullptr;
-    if (slot.readers_left == 0) ReleaseSlot(o.op, &slot);
+    error = ValuesOf(o.op, o.execution)[0].error != nullptr;
+    Unhold(o.op, o.execution);
   }
   trace_.Add({op.plan->id, error, o.execution, o.start, now});
   // This op reads its arguments no more.
@@ -346,8 +342,7 @@ void GraphRun::Complete(const Outstanding& o, Lane* lane) {
   const auto release = [&](int from) {
     if (std::find(released.begin(), released.end(), from) != released.end()) return;
     released.push_back(from);
-    Slot& slot = SlotOf(from, o.execution);
-    if (--slot.readers_left == 0) ReleaseSlot(from, &slot);
+    Unhold(from, o.execution);
   };
   for (const LocalArg& a : op.args) release(a.op);
   for (const LocalWait& w : op.waits) {
@@ -356,15 +351,25 @@ void GraphRun::Complete(const Outstanding& o, Lane* lane) {
   }
 }
 
-void GraphRun::ReleaseSlot(int i, Slot* slot) {
+void GraphRun::Unhold(int i, int64_t k) {
   OpState& s = state_[i];
-  if (loaded_.plan.options.poison_released() && device_->kind() == "cpu" && (s.receiver == nullptr || !s.receiver->ZeroCopy())) {
-    for (Value& v : slot->values) {
+  --s.made[k - s.first_made].holders;
+  while (!s.made.empty() && s.made.front().holders == 0) {
+    Release(i, s.first_made, &s.made.front());
+    s.made.pop_front();
+    ++s.first_made;
+  }
+}
+
+void GraphRun::Release(int i, int64_t k, Made* made) {
+  OpState& s = state_[i];
+  if (loaded_.plan.options.poison_released() && device_->QueueDepth() == 1 && (s.receiver == nullptr || !s.receiver->ZeroCopy())) {
+    for (Value& v : made->values) {
       if (v.tensor.defined() && v.tensor.bytes() > 0) std::memset(v.tensor.data(), kReleasedPattern, v.tensor.bytes());
     }
   }
-  for (Value& v : slot->values) v = Value();
-  if (s.receiver != nullptr && failure_.ok()) s.receiver->Release(slot->execution);
+  made->values.clear();
+  if (s.receiver != nullptr && failure_.ok()) s.receiver->Release(k);
 }
 
 TaskErrorRef GraphRun::MakeError(int i, int64_t k, const absl::Status& s) const {

@@ -11,6 +11,7 @@
 // collectives always take place, so that an admitted execution flows to its end on every worker whatever fails.
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -70,10 +71,11 @@ class GraphRun {
  private:
   enum class Blocked { kNot, kAdmission, kWait, kPort, kFailed };
 
-  struct Slot {
+  // What an op made in one execution, until nobody holds it. Kept by execution, not by buffer: where the device waits, the next user of
+  // a buffer may be issued before the host has seen the last reader done.
+  struct Made {
     std::vector<Value> values;  // one per output
-    int readers_left = 0;
-    int64_t execution = -1;
+    int holders = 0;            // readers that are not done, and the op itself until it is
   };
   struct Outstanding {
     int op = -1;
@@ -86,7 +88,8 @@ class GraphRun {
   struct OpState {
     int64_t issued = 0;  // executions issued
     int64_t done = 0;    // executions done
-    std::vector<Slot> slots;
+    std::deque<Made> made;   // of executions first_made, first_made + 1, ...; deque, since ports fill values in place
+    int64_t first_made = 0;
     std::unique_ptr<ComputeCall> call;
     std::vector<EventRef> events;  // of issued, not done executions; oldest first (devices that queue)
     std::vector<std::shared_ptr<void>> buffers;  // RECV, COLLECTIVE: one per slot
@@ -119,9 +122,11 @@ class GraphRun {
   absl::Status IssueCollective(int op, int64_t k, Lane* lane, Outstanding* out);
   void FinishCompute(int op, int64_t k);
   void Complete(const Outstanding& o, Lane* lane);
-  void ReleaseSlot(int op, Slot* slot);
+  // One holder less of what `op` made in execution k; releases what nobody holds, in order.
+  void Unhold(int op, int64_t k);
+  void Release(int op, int64_t k, Made* made);
   const Value& ArgValue(const LocalArg& a, int64_t k) const;
-  Slot& SlotOf(int op, int64_t k) { return state_[op].slots[k % program_.ops[op].slots]; }
+  std::vector<Value>& ValuesOf(int op, int64_t k) { return state_[op].made[k - state_[op].first_made].values; }
   TaskErrorRef MakeError(int op, int64_t k, const absl::Status& s) const;
   std::string Describe(const LocalOp& op) const { return OpName(loaded_.plan, *op.plan); }
   std::string WaitText(const LocalOp& op, const OpState& state, int64_t k) const;

@@ -13,6 +13,9 @@ namespace {
 constexpr size_t kAlignment = 256;
 constexpr Nanos kFar = std::numeric_limits<Nanos>::max();
 
+// An event of one of this device's streams; those of channels are made by hosts, and no device can wait for them.
+class DeviceEvent : public Event {};
+
 }  // namespace
 
 class FakeDevice::FakeStream : public Stream {
@@ -115,7 +118,7 @@ class FakeDevice::FakeStream : public Stream {
     bool pumping = false;
   };
 
-  class QueueEvent : public Event {
+  class QueueEvent : public DeviceEvent {
    public:
     QueueEvent(std::shared_ptr<Queue> queue, int64_t number) : queue_(std::move(queue)), number_(number) {}
     bool Ready() const override {
@@ -141,6 +144,10 @@ class FakeDevice::FakeStream : public Stream {
 
 FakeDevice::FakeDevice(Clock* clock, Options options)
     : core_(std::make_shared<Core>(Core{clock, options, std::mt19937_64(options.seed), 0})) {}
+
+bool FakeDevice::CanWaitFor(const EventRef& event) const {
+  return core_->options.can_wait && (event == nullptr || dynamic_cast<const DeviceEvent*>(event.get()) != nullptr);
+}
 
 absl::StatusOr<std::unique_ptr<Stream>> FakeDevice::NewStream(v1::LaneKind) {
   return std::unique_ptr<Stream>(new FakeStream(core_));

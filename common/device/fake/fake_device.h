@@ -27,7 +27,7 @@ class FakeDevice : public Device {
     Nanos max_delay = 0;
     uint64_t seed = 1;
     int queue_depth = 1;
-    // What CanWaitFor says; a stream's waits then poll the event in its place in the queue.
+    // Whether it can wait for its own streams' events; a stream's waits then poll the event in its place in the queue.
     bool can_wait = false;
     // Launch number `fail_launch` (from 0) fails with Internal; -1: none.
     int64_t fail_launch = -1;
@@ -42,7 +42,7 @@ class FakeDevice : public Device {
   absl::StatusOr<std::unique_ptr<Stream>> NewStream(v1::LaneKind lane) override;
   absl::StatusOr<std::shared_ptr<void>> Allocate(size_t bytes) override;
   int QueueDepth() const override { return core_->options.queue_depth; }
-  bool CanWaitFor(const EventRef&) const override { return core_->options.can_wait; }
+  bool CanWaitFor(const EventRef& event) const override;
   absl::Status Health() const override { return health_; }
 
   // What Health() says from now on.
