@@ -193,8 +193,14 @@ TEST_CASE("overlap AUTO keeps whichever is predicted to be faster") {
   b.Node("q", "b", {"p"});
   b.Output("y", "q");
   b.options().mutable_emulate()->set_latency_s(0.01);
-  b.options().set_overlap(v1::AUTO);
-  const Plan plan = b.CompileOk();
+  const auto with = [&](v1::Overlap overlap) {
+    b.options().set_overlap(overlap);
+    return b.CompileOk();
+  };
+  const auto seconds = [&](v1::Overlap overlap) { return PredictSeconds(with(overlap), 12, 4); };
+  CHECK(seconds(v1::ON) < seconds(v1::OFF));
+  CHECK(seconds(v1::AUTO) == seconds(v1::ON));
+  const Plan plan = with(v1::AUTO);
   CHECK(OpNamed(plan, "RECV p:0 -> q:0").slots == 2);
   CHECK(plan.options.overlap() == v1::AUTO);
 }
@@ -354,7 +360,9 @@ TEST_CASE("timing of a million ops", "[.timing]") {
   constexpr int kNodes = 340'000, kWorkers = 8;
   for (int w = 0; w < kWorkers; ++w) b.Actor(absl::StrCat("a", w), absl::StrCat("w", w));
   for (int n = 0; n < kNodes; ++n) {
-    b.Node(absl::StrCat("n", n), absl::StrCat("a", n % kWorkers), n ? std::vector<std::string>{absl::StrCat("n", n - 1)} : std::vector<std::string>{});
+    std::vector<std::string> args;
+    if (n > 0) args.push_back(absl::StrCat("n", n - 1));
+    b.Node(absl::StrCat("n", n), absl::StrCat("a", n % kWorkers), args);
   }
   b.Output("y", absl::StrCat("n", kNodes - 1));
   CompileTimes times;
