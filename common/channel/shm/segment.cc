@@ -219,9 +219,10 @@ absl::Status ShmSegment::closed() const {
 }
 
 void ShmSegment::RingPeer() {
-  // What was written before is visible to whoever attaches after this looked; see AttachPeer.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  Doorbell* const bell = peer_doorbell_.load(std::memory_order_acquire);
+  Doorbell* bell = peer_doorbell_.load(std::memory_order_acquire);
+  // Nobody there, it seems. As a read-modify-write this look is ordered with AttachPeer's exchange: either it sees the new doorbell, or
+  // the peer sees all that was written before.
+  if (bell == nullptr) bell = peer_doorbell_.fetch_add(0, std::memory_order_acq_rel);
   if (bell != nullptr) bell->Ring();
 }
 
@@ -233,7 +234,7 @@ absl::Status ShmSegment::AttachPeer(std::unique_ptr<Doorbell> doorbell, std::sha
   peer_doorbell_owner_ = std::move(doorbell);
   connection_ = std::move(connection);
   peer_pid_ = pid;
-  peer_doorbell_.store(peer_doorbell_owner_.get(), std::memory_order_seq_cst);
+  peer_doorbell_.exchange(peer_doorbell_owner_.get(), std::memory_order_acq_rel);
   return absl::OkStatus();
 }
 

@@ -155,7 +155,8 @@ absl::StatusOr<std::unique_ptr<Stream>> FakeDevice::NewStream(v1::LaneKind) {
 
 absl::StatusOr<std::shared_ptr<void>> FakeDevice::Allocate(size_t bytes) {
   const size_t rounded = (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
-  void* p = rounded < bytes ? nullptr : std::aligned_alloc(kAlignment, rounded);
+  // Beyond the largest tensor is a mistake; not every allocator survives being asked.
+  void* p = bytes > kMaxTensorBytes ? nullptr : std::aligned_alloc(kAlignment, rounded);
   if (p == nullptr) return absl::ResourceExhaustedError(absl::StrCat("no memory for a buffer of ", bytes, " bytes on the fake device"));
   return std::shared_ptr<void>(p, std::free);
 }
