@@ -30,16 +30,20 @@ ShmEdgeSpec ShmSpecOf(const Plan& plan, const PlanEdge& e) {
 }
 
 GraphLoader::GraphLoader(WorkerEnv* env, std::shared_ptr<v1::WorkerService::Stub> stub, Plan part, std::string attempt,
-                         const CancelFlag* cancel)
+                         CancelFlag* cancel)
     : env_(env),
       stub_(std::move(stub)),
       part_(std::move(part)),
       attempt_(std::move(attempt)),
       cancel_(cancel),
       me_(part_.part_of),
-      links_(std::make_shared<Links>(env->hub)) {}
+      links_(std::make_shared<Links>(env->hub)) {
+  // Waits deep inside a library end when what they wait on is closed.
+  cancel_->OnSet([links = links_](const absl::Status& cause) { links->Close(cause); });
+}
 
 GraphLoader::~GraphLoader() {
+  cancel_->OnSet(nullptr);
   // What Connect handed over is closed by the graph's own end.
   if (!handed_over_) links_->Close(absl::CancelledError(absl::StrCat("bootstrap of graph ", part_.graph, " was given up")));
 }

@@ -3,6 +3,7 @@
 // From a worker's part of a plan to ports, actors and communicators: the two phases of bootstrap. Blocking, under deadlines; runs on a
 // graph's own thread, never on the loop's.
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -14,6 +15,7 @@
 #include "common/base/mutex.h"
 #include "common/channel/doorbell.h"
 #include "common/channel/shm/hub.h"
+#include "common/comm/gloo/gloo_mesh.h"
 #include "common/device/device.h"
 #include "common/plan/plan.h"
 #include "weft/v1/worker_service.grpc.pb.h"
@@ -39,6 +41,19 @@ struct WorkerEnv {
   std::string driver_shm_address;
   std::string driver_incarnation;
   std::string token;
+
+  // Made at first use: a worker without Gloo edges opens no socket for them. Thread-safe.
+  absl::StatusOr<std::shared_ptr<GlooDevice>> Gloo() {
+    MutexLock lock(&gloo_mu);
+    if (gloo == nullptr) {
+      absl::StatusOr<std::shared_ptr<GlooDevice>> made = GlooDevice::Create(data_address);
+      if (!made.ok()) return made.status();
+      gloo = *std::move(made);
+    }
+    return gloo;
+  }
+  Mutex gloo_mu;
+  std::shared_ptr<GlooDevice> gloo WEFT_GUARDED_BY(gloo_mu);
 };
 
 // A first cause that ends waits. Thread-safe.
@@ -46,7 +61,15 @@ class CancelFlag {
  public:
   void Set(const absl::Status& cause) {
     MutexLock lock(&mu_);
-    if (cause_.ok()) cause_ = cause;
+    if (!cause_.ok()) return;
+    cause_ = cause;
+    if (on_set_) on_set_(cause);
+  }
+  // Called once, at once if it is set already; nullptr takes it back, and afterwards it is not being called. Must not call back.
+  void OnSet(std::function<void(const absl::Status&)> f) {
+    MutexLock lock(&mu_);
+    on_set_ = std::move(f);
+    if (on_set_ && !cause_.ok()) on_set_(cause_);
   }
   absl::Status Get() const {
     MutexLock lock(&mu_);
@@ -56,6 +79,7 @@ class CancelFlag {
  private:
   mutable Mutex mu_;
   absl::Status cause_ WEFT_GUARDED_BY(mu_);
+  std::function<void(const absl::Status&)> on_set_ WEFT_GUARDED_BY(mu_);
 };
 
 // How the shm channel sees an edge of the plan.
@@ -66,7 +90,7 @@ class Links;
 class GraphLoader {
  public:
   // `env` and `cancel` outlive the loader.
-  GraphLoader(WorkerEnv* env, std::shared_ptr<v1::WorkerService::Stub> stub, Plan part, std::string attempt, const CancelFlag* cancel);
+  GraphLoader(WorkerEnv* env, std::shared_ptr<v1::WorkerService::Stub> stub, Plan part, std::string attempt, CancelFlag* cancel);
   ~GraphLoader();
 
   // Phase 1: makes actors and what peers will ask for. Errors name the actor or edge.
@@ -82,6 +106,7 @@ class GraphLoader {
   absl::Status ImportSegments(const v1::Connect& peers, Nanos deadline);
   absl::Status MakeShmPorts(LoadedGraph* loaded);
   absl::Status MakeGlooPorts(LoadedGraph* loaded, Nanos deadline);
+  absl::StatusOr<std::shared_ptr<GlooMesh>> Mesh(const std::string& label, std::vector<int32_t> workers, Nanos deadline);
   absl::Status MakeGroups(LoadedGraph* loaded, Nanos deadline);
   absl::Status MakeRemotePorts(LoadedGraph* loaded, Nanos deadline);
   absl::Status TryEdges(LoadedGraph* loaded, Nanos deadline);
@@ -91,7 +116,7 @@ class GraphLoader {
   const std::shared_ptr<v1::WorkerService::Stub> stub_;
   Plan part_;
   const std::string attempt_;
-  const CancelFlag* const cancel_;
+  CancelFlag* const cancel_;
   const int32_t me_;
   std::map<int32_t, std::unique_ptr<Actor>> actors_;
   std::map<int32_t, std::shared_ptr<ShmSegment>> to_;    // by peer, kClient included

@@ -21,6 +21,7 @@ class Links {
   // `key`: what it is exported as, or empty.
   void AddSegment(std::shared_ptr<ShmSegment> segment, const std::string& key) {
     MutexLock lock(&mu_);
+    if (!closed_with_.ok()) segment->Close(closed_with_);
     segments_.push_back(std::move(segment));
     if (!key.empty()) keys_.push_back(key);
   }
@@ -30,13 +31,16 @@ class Links {
     keys_.push_back(key);
   }
   // Something else to close (a Gloo link, the remote stream), with a way to ask how it is; `health` may be empty.
+  // After Close it is closed at once.
   void AddOther(std::function<void(const absl::Status&)> close, std::function<absl::Status()> health) {
     MutexLock lock(&mu_);
+    if (!closed_with_.ok()) close(closed_with_);
     others_.push_back({std::move(close), std::move(health)});
   }
 
   void Close(const absl::Status& cause) {
     MutexLock lock(&mu_);
+    if (closed_with_.ok()) closed_with_ = cause.ok() ? absl::CancelledError("the graph was removed") : cause;
     for (const std::string& k : keys_) hub_->Withdraw(k);
     keys_.clear();
     for (const auto& s : segments_) s->Close(cause);
@@ -71,6 +75,7 @@ class Links {
   std::vector<std::shared_ptr<ShmSegment>> segments_ WEFT_GUARDED_BY(mu_);
   std::vector<std::string> keys_ WEFT_GUARDED_BY(mu_);
   std::vector<Other> others_ WEFT_GUARDED_BY(mu_);
+  absl::Status closed_with_ WEFT_GUARDED_BY(mu_);
   std::atomic<int64_t> remote_admitted_{-1};
 };
 
