@@ -72,6 +72,7 @@ struct FakeLink::State {
   uint64_t released WEFT_GUARDED_BY(mu) = 0;
   uint64_t credited WEFT_GUARDED_BY(mu) = 0;  // == released but for dropped credits
   bool credit_dropped WEFT_GUARDED_BY(mu) = false;
+  bool starved WEFT_GUARDED_BY(mu) = false;   // the sender was told to wait, so it is rung
   absl::Status closed WEFT_GUARDED_BY(mu);
 };
 
@@ -103,7 +104,8 @@ class FakeLink::Sender : public SendPort {
   PortState Poll(int64_t) override {
     MutexLock lock(&state_->mu);
     if (!state_->closed.ok()) return PortState::kClosed;
-    return state_->sent - state_->credited < state_->slots.size() ? PortState::kReady : PortState::kWaiting;
+    state_->starved = state_->sent - state_->credited >= state_->slots.size();
+    return state_->starved ? PortState::kWaiting : PortState::kReady;
   }
 
   absl::StatusOr<EventRef> Send(int64_t execution, const Value& value, Stream*) override {
@@ -241,6 +243,7 @@ class FakeLink::Receiver : public RecvPort {
   }
 
   void Release(int64_t) override {
+    bool starved = false;
     {
       MutexLock lock(&state_->mu);
       if (state_->released == state_->received) return;
@@ -251,8 +254,9 @@ class FakeLink::Receiver : public RecvPort {
       if (static_cast<int64_t>(state_->released) == state_->options.drop_credit) state_->credit_dropped = true;
       ++state_->released;
       state_->credited = state_->released - (state_->credit_dropped ? 1 : 0);
+      starved = state_->starved;
     }
-    Ring(state_->options.send_doorbell);
+    if (starved) Ring(state_->options.send_doorbell);
   }
 
   bool ZeroCopy() const override { return true; }

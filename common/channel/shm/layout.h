@@ -66,6 +66,8 @@ struct EdgeEntry {
 
 struct alignas(kLine) EdgeRing {
   std::atomic<uint64_t> released;  // reader: messages whose slots it gave back
+  // Writer: not 0 while it waits for a slot. The reader rings it only then: a needless ring is a needless waking.
+  alignas(kLine) std::atomic<uint32_t> starved;
 };
 
 struct SlotControl {

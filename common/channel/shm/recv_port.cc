@@ -1,6 +1,7 @@
 #include "common/channel/shm/recv_port.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -54,8 +55,14 @@ class ShmRecvPort::Ring {
  private:
   absl::Status TryFill(uint64_t number, int64_t execution, Value* out) WEFT_EXCLUDES(mu_) {
     const shm::SlotControl* slot = control(number);
-    MessageHeader h;  // a copy: what is checked is what is used
-    std::memcpy(&h, &slot->header, sizeof h);
+    // A copy: what is checked is what is used. The error's texts are only there with an error.
+    MessageHeader h;
+    constexpr size_t kValuePart = offsetof(MessageHeader, error_execution);
+    std::memcpy(static_cast<void*>(&h), &slot->header, kValuePart);
+    if (h.error_code != 0) {
+      std::memcpy(reinterpret_cast<char*>(&h) + kValuePart, reinterpret_cast<const char*>(&slot->header) + kValuePart,
+                  sizeof h - kValuePart);
+    }
     WEFT_RETURN_IF_ERROR(CheckHeader(h, segment_->plan_hash(), spec_.edge, execution, number, spec_.spec));
     out->error = ErrorOf(h);
     if (out->error != nullptr) return absl::OkStatus();
@@ -197,8 +204,9 @@ absl::StatusOr<EventRef> ShmRecvPort::Recv(int64_t execution, const Tensor&, Val
 
 void ShmRecvPort::Release(int64_t) {
   if (released_ == received_) return;
-  ring_->counts()->released.store(++released_, std::memory_order_release);
-  ring_->segment()->RingPeer();
+  shm::EdgeRing* const counts = ring_->counts();
+  counts->released.store(++released_, std::memory_order_seq_cst);
+  if (counts->starved.load(std::memory_order_seq_cst) != 0) ring_->segment()->RingPeer();
 }
 
 std::string ShmRecvPort::WaitsFor() const {

@@ -1,6 +1,7 @@
 #include "common/channel/shm/send_port.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <utility>
 
@@ -65,7 +66,7 @@ ShmSendPort::ShmSendPort(std::shared_ptr<ShmSegment> segment, int index, const C
     : segment_(std::move(segment)), index_(index), clock_(clock), executions_(spec().slots), grown_(spec().slots) {}
 
 uint64_t ShmSendPort::Released() const {
-  const uint64_t now = segment_->ring(index_)->released.load(std::memory_order_acquire);
+  const uint64_t now = segment_->ring(index_)->released.load(std::memory_order_seq_cst);
   if (now < released_ || now > sent_) {
     segment_->Close(absl::DataLossError(absl::StrCat(EdgeLabel(spec()), ": ", segment_->peer(), " claims to have released ", now,
                                                      " values after ", released_, ", ", sent_, " were sent: restart that worker")));
@@ -75,11 +76,25 @@ uint64_t ShmSendPort::Released() const {
   return released_;
 }
 
+// Here the flag is set before the count is read; in Release the count is written before the flag is read. In one total order one
+// of the two sees the other's, so no waking is lost.
+void ShmSendPort::SetStarved(bool starved) {
+  if (starved == starved_) return;
+  starved_ = starved;
+  segment_->ring(index_)->starved.store(starved ? 1 : 0, std::memory_order_seq_cst);
+}
+
 PortState ShmSendPort::Poll(int64_t) {
   if (segment_->is_closed()) return PortState::kClosed;
-  if (sent_ - released_ < static_cast<uint64_t>(spec().slots)) return PortState::kReady;  // without touching the reader's line
-  if (sent_ - Released() < static_cast<uint64_t>(spec().slots)) return PortState::kReady;
-  return segment_->is_closed() ? PortState::kClosed : PortState::kWaiting;
+  const uint64_t slots = static_cast<uint64_t>(spec().slots);
+  bool credit = sent_ - released_ < slots;  // as known, without touching the reader's line
+  if (!credit) credit = sent_ - Released() < slots;
+  if (!credit && !starved_) {
+    SetStarved(true);
+    credit = sent_ - Released() < slots;
+  }
+  if (credit) SetStarved(false);
+  return segment_->is_closed() ? PortState::kClosed : credit ? PortState::kReady : PortState::kWaiting;
 }
 
 absl::StatusOr<std::shared_ptr<shm::Mapping>> ShmSendPort::PlaceFor(uint64_t number, uint64_t bytes, char** data) {
@@ -110,7 +125,9 @@ absl::StatusOr<EventRef> ShmSendPort::Send(int64_t execution, const Value& value
   WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<shm::Mapping> place, PlaceFor(number, bytes, &to));
 
   shm::SlotControl* const slot = segment_->control(index_, number);
-  slot->header = MakeHeader(segment_->plan_hash(), spec().edge, execution, number, value.tensor, value.error);
+  const MessageHeader header = MakeHeader(segment_->plan_hash(), spec().edge, execution, number, value.tensor, value.error);
+  // A value's header ends before the error's texts: they would be most of what crosses between the processors.
+  std::memcpy(&slot->header, &header, value.error != nullptr ? sizeof header : offsetof(MessageHeader, error_execution));
   slot->grown_offset = place == segment_->base() ? 0 : place->offset();
   slot->grown_capacity = place == segment_->base() ? 0 : place->bytes();
   const Nanos now = spec().rendezvous ? clock_->Now() : 0;

@@ -30,6 +30,7 @@ class ShmSendPort : public SendPort {
  private:
   ShmSendPort(std::shared_ptr<ShmSegment> segment, int index, const Clock* clock);
   const ShmEdgeSpec& spec() const { return segment_->edges()[index_]; }
+  void SetStarved(bool starved);
   // The reader's count, or what it was when the new one is impossible; then the segment is closed.
   uint64_t Released() const;
   // Where the payload of message `number` goes; nullptr for none.
@@ -39,6 +40,7 @@ class ShmSendPort : public SendPort {
   const int index_;
   const Clock* const clock_;
   uint64_t sent_ = 0;
+  bool starved_ = false;  // what the ring says
   mutable uint64_t released_ = 0;
   std::vector<int64_t> executions_;                      // of the message in each slot
   std::vector<std::shared_ptr<shm::Mapping>> grown_;     // of each slot; nullptr: none yet
