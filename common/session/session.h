@@ -82,6 +82,8 @@ class Session {
 
   // Ends everything with `cause`; the first cause stays.
   virtual void Fail(const absl::Status& cause) = 0;
+  // That cause; OK while it goes on.
+  virtual absl::Status status() const = 0;
 };
 
 // Whether `tensors` are what the graph takes: InvalidArgument names the input, what came and what is declared.

@@ -104,6 +104,11 @@ void SessionCore::Fail(const absl::Status& cause) {
   options_.doorbell->Ring();
 }
 
+absl::Status SessionCore::status() const {
+  MutexLock lock(&mu_);
+  return failed_;
+}
+
 void SessionCore::Drain(std::function<void()> done) {
   {
     MutexLock lock(&mu_);

@@ -88,6 +88,7 @@ class SessionCore : public Session {
   absl::StatusOr<Ticket> Submit(SessionSubmit submit) override;
   void Forget(Ticket ticket) override;
   void Fail(const absl::Status& cause) override;
+  absl::Status status() const override;
 
   // Takes no more submits; `done` once nothing is queued or in flight.
   void Drain(std::function<void()> done);

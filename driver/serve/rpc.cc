@@ -1,0 +1,52 @@
+#include "driver/serve/rpc.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t kMaxStatusBytes = 6000;
+
+// As gRPC percent-encodes it.
+size_t EncodedSize(char c) { return c >= 0x20 && c < 0x7f && c != '%' ? 1 : 3; }
+
+}  // namespace
+
+grpc::Status ToGrpc(const absl::Status& status) {
+  if (status.ok()) return grpc::Status::OK;
+  std::string message(status.message());
+  size_t encoded = 0;
+  size_t fits = 0;      // bytes
+  size_t line_end = 0;  // of the last line that fits whole
+  while (fits < message.size() && encoded + EncodedSize(message[fits]) <= kMaxStatusBytes) {
+    encoded += EncodedSize(message[fits]);
+    if (message[fits] == '\n') line_end = fits;
+    ++fits;
+  }
+  if (fits < message.size()) {
+    size_t cut = line_end > 0 ? line_end : fits;
+    while (line_end == 0 && cut > 0 && (static_cast<unsigned char>(message[cut]) & 0xC0) == 0x80) --cut;
+    const size_t missing = message.size() - cut;
+    message.resize(cut);
+    absl::StrAppend(&message, "\n... (", missing, " more bytes are in the driver's log)");
+  }
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), message);
+}
+
+absl::Status CheckToken(const grpc::ServerContext& context, const std::string& token) {
+  if (token.empty()) return absl::OkStatus();
+  const auto it = context.client_metadata().find("weft-token");
+  if (it == context.client_metadata().end()) {
+    return absl::UnauthenticatedError("this driver asks for a join token: give the call one (--token-file)");
+  }
+  const grpc::string_ref given = it->second;
+  // In the same time whatever was given.
+  unsigned char differ = given.size() == token.size() ? 0 : 1;
+  for (size_t i = 0; i < given.size(); ++i) {
+    differ |= static_cast<unsigned char>(given.data()[i]) ^ static_cast<unsigned char>(token[i % token.size()]);
+  }
+  if (differ != 0) return absl::UnauthenticatedError("the join token is not this driver's");
+  return absl::OkStatus();
+}
+
+}  // namespace weft
