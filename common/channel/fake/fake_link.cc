@@ -191,7 +191,7 @@ class FakeLink::RecvEvent : public Event {
   }
 
  private:
-  void Fill(State::Slot* s) const {
+  void Fill(State::Slot* s) const WEFT_REQUIRES(state_->mu) {
     state_->Copy(s);
     const absl::Status ok =
         CheckHeader(s->header, state_->options.plan_hash, state_->spec.edge, execution_, number_, state_->spec.spec);

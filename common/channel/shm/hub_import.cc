@@ -55,11 +55,16 @@ absl::StatusOr<std::shared_ptr<ShmSegment>> ShmHub::Import(const std::string& ad
     if (errno == EAGAIN) return late();
     return absl::UnavailableError(absl::StrCat(what, ": no process is there (", strerror(errno), ")"));
   }
-  WEFT_ASSIGN_OR_RETURN(const int pid, shm::CheckPeer(socket->get()));
+  const auto named = [&](const absl::Status& s) {
+    return s.ok() ? s : absl::Status(s.code(), absl::StrCat(what, ": ", std::string(s.message())));
+  };
+  const absl::StatusOr<int> peer = shm::CheckPeer(socket->get());
+  if (!peer.ok()) return named(peer.status());
+  const int pid = *peer;
   Hello hello;
   hello.key_bytes = static_cast<uint32_t>(key.size());
   std::memcpy(hello.key, key.data(), key.size());
-  WEFT_RETURN_IF_ERROR(shm::SendPacket(socket->get(), &hello, sizeof hello, {own_doorbell_->fd()}));
+  WEFT_RETURN_IF_ERROR(named(shm::SendPacket(socket->get(), &hello, sizeof hello, {own_doorbell_->fd()})));
 
   {
     MutexLock lock(&mu_);
@@ -102,7 +107,9 @@ absl::StatusOr<std::shared_ptr<ShmSegment>> ShmHub::AwaitReply(int socket, int p
       absl::StatusOr<std::unique_ptr<Doorbell>> bell = Doorbell::Attach(fds[1].release());
       if (!bell.ok()) return absl::DataLossError(absl::StrCat(what, ": ", std::string(bell.status().message())));
       *doorbell = *std::move(bell);
-      return ShmSegment::OpenReader(std::move(fds[0]), own_doorbell_);
+      absl::StatusOr<std::shared_ptr<ShmSegment>> segment = ShmSegment::OpenReader(std::move(fds[0]), own_doorbell_);
+      if (segment.ok()) return segment;
+      return absl::Status(segment.status().code(), absl::StrCat(what, ": ", std::string(segment.status().message())));
     }
     const Nanos left = deadline - Clock::Real()->Now();
     if (left <= 0) return absl::DeadlineExceededError(absl::StrCat(what, " was not exported in time: is that worker alive?"));

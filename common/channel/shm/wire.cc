@@ -44,7 +44,7 @@ absl::Status SendPacket(int socket, const void* data, size_t bytes, const std::v
     n = sendmsg(socket, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
   } while (n < 0 && errno == EINTR);
   if (n == static_cast<ssize_t>(bytes)) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("the other end of the socket took nothing: ", strerror(errno)));
+  return absl::UnavailableError(absl::StrCat("that process is gone or takes nothing: ", strerror(errno)));
 }
 
 Got ReceivePacket(int socket, void* data, size_t capacity, size_t* bytes, std::vector<OwnedFd>* fds) {
