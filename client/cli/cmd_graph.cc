@@ -13,8 +13,10 @@
 namespace weft {
 namespace {
 
-// How long a graph that `weft run` made may take to go.
-constexpr double kTeardownDrainS = 5;
+// How long executions of a graph that `weft run` made may take to finish at its end: after a good run none is left, after a deadline or
+// Ctrl-C nobody wants them.
+constexpr double kDrainAfterSuccessS = 5;
+constexpr double kDrainAfterFailureS = 0.2;
 
 std::string Describe(const v1::CompileReply& reply) {
   return absl::StrCat("graph \"", reply.graph(), "\": ", reply.ops(), " ops on ", reply.workers(),
@@ -68,10 +70,10 @@ Outcome ExecuteCompiled(Client* client, const std::string& graph, const ExecuteA
 }
 
 // By a connection of its own: the one in use may have been cancelled, and a teardown is wanted all the same.
-absl::Status TearDownAnew(const std::string& address, const std::string& graph) {
+absl::Status TearDownAnew(const std::string& address, const std::string& graph, double drain_s) {
   auto client = Client::Connect(address);
   if (!client.ok()) return client.status();
-  return (*client)->Teardown(graph, kTeardownDrainS);
+  return (*client)->Teardown(graph, drain_s);
 }
 
 }  // namespace
@@ -106,7 +108,7 @@ Outcome RunRun(const CommonArgs& common, const RunArgs& args) {
     if (written.ok() && !common.json) Print(absl::StrCat("timeline: ", args.trace_file, "\n"));
   }
   if (!args.keep) {
-    const absl::Status torn = TearDownAnew(client->address(), graph.name());
+    const absl::Status torn = TearDownAnew(client->address(), graph.name(), outcome.ok() ? kDrainAfterSuccessS : kDrainAfterFailureS);
     if (!torn.ok() && !absl::IsNotFound(torn) && outcome.ok()) outcome = Outcome::Of(torn);
   }
   if (common.json) PrintJson(report);

@@ -146,7 +146,7 @@ class Picture {
       notes_.push_back(absl::StrCat("Shown: ", count_, " of ", held, " executions; the JSON form of the trace has them all."));
     }
     if (measured_.panel.clock_error > 0) {
-      notes_.push_back(absl::StrCat("Clocks of different hosts agree to within ",
+      notes_.push_back(absl::StrCat("The workers' clocks agree to within ",
                                     FormatSeconds(ToSeconds(measured_.panel.clock_error)), "."));
     }
     std::sort(notes_.begin(), notes_.end());
