@@ -174,18 +174,22 @@ void Coordinator::TickGraph(GraphRecord* g, Nanos now, Actions* after) {
   }
 }
 
-void Coordinator::Tick() {
-  fan_out_.Tick();
+bool Coordinator::Tick() {
+  const bool asking = fan_out_.Tick();
   clock_sync_.Tick();
-  kv_.Tick();
+  const bool waiting = kv_.Tick();
   Actions after;
   std::vector<std::shared_ptr<GraphEnd>> graveyard;
   bool check_workers = false;
+  bool pending = false;
   {
     MutexLock lock(&mu_);
     graveyard.swap(graveyard_);
     const Nanos now = clock_->Now();
     for (const std::string& name : Names()) TickGraph(&graphs_[name], now, &after);
+    for (const auto& [name, g] : graphs_) {
+      pending |= g.settle_at != 0 || g.bootstrapping() || g.state == GraphState::kDraining || g.state == GraphState::kUnloading;
+    }
     if (now >= next_worker_check_) {
       next_worker_check_ = now + kNanosPerSecond;
       check_workers = true;
@@ -193,6 +197,7 @@ void Coordinator::Tick() {
   }
   after.Run();
   if (check_workers) LogChangedWorkers();
+  return pending || asking || waiting;
 }
 
 void Coordinator::Shutdown(const absl::Status& cause) {

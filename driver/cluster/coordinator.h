@@ -86,8 +86,9 @@ class Coordinator {
                                                                  const std::string& worker, const std::string& incarnation) const;
 
   // ---- time and end
-  // Does what is due. To be called every 50 ms or so.
-  void Tick();
+  // Does what is due. Returns whether anything waits for time to pass: then it is to be called again in 50 ms or so, otherwise a
+  // quarter of a second later is soon enough.
+  bool Tick();
   // Fails every graph and ends every pending call with `cause`; nothing new is taken.
   void Shutdown(const absl::Status& cause);
 

@@ -70,8 +70,9 @@ void FanOut::Lost(const std::string& worker, const std::string& why) {
   after.Run();
 }
 
-void FanOut::Tick() {
+bool FanOut::Tick() {
   Actions after;
+  bool left = false;
   {
     MutexLock lock(&mu_);
     const Nanos now = clock_->Now();
@@ -85,8 +86,10 @@ void FanOut::Tick() {
       here->second.open.clear();
       FinishIfDone(here, &after);
     }
+    left = !requests_.empty();
   }
   after.Run();
+  return left;
 }
 
 }  // namespace weft

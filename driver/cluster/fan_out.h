@@ -37,8 +37,8 @@ class FanOut {
   bool Answer(int64_t request, const std::string& worker, const v1::WorkerMessage& message, bool last);
   // That worker will not answer any more.
   void Lost(const std::string& worker, const std::string& why);
-  // Ends what is overdue.
-  void Tick();
+  // Ends what is overdue; whether anything is left.
+  bool Tick();
 
  private:
   struct Request {

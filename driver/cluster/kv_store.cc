@@ -123,8 +123,9 @@ void KvStore::Cancel(int64_t get) {
   waiters_.erase(get);
 }
 
-void KvStore::Tick() {
+bool KvStore::Tick() {
   Actions after;
+  bool left = false;
   {
     MutexLock lock(&mu_);
     const Nanos now = clock_->Now();
@@ -143,8 +144,10 @@ void KvStore::Tick() {
                                     ToSeconds(now - w.since)))] { done(status); });
       it = waiters_.erase(it);
     }
+    left = !waiters_.empty();
   }
   after.Run();
+  return left;
 }
 
 }  // namespace weft

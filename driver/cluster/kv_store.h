@@ -40,8 +40,8 @@ class KvStore {
   // `done` of that Get is not called any more (unless it is being called).
   void Cancel(int64_t get);
 
-  // Ends what is overdue.
-  void Tick();
+  // Ends what is overdue; whether anybody still waits.
+  bool Tick();
 
  private:
   struct Space {

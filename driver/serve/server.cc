@@ -24,7 +24,9 @@ namespace {
 
 // How long calls may take to end by themselves when the driver stops; then they are cancelled.
 constexpr auto kShutdown = std::chrono::milliseconds(300);
+// While something waits for time to pass, and while nothing does.
 constexpr auto kTick = std::chrono::milliseconds(50);
+constexpr auto kIdleTick = std::chrono::milliseconds(250);
 // Until unacknowledged data means that a peer's host is gone; the kernel answers for a process that is stopped.
 constexpr int kTcpUserTimeoutMs = 20'000;
 
@@ -126,9 +128,9 @@ void DriverServer::Tick() {
   MutexLock lock(&mu_);
   while (!stop_ticking_) {
     mu_.Unlock();
-    coordinator_->Tick();
+    const bool pending = coordinator_->Tick();
     mu_.Lock();
-    if (!stop_ticking_) wake_.WaitFor(&mu_, kTick);
+    if (!stop_ticking_) wake_.WaitFor(&mu_, pending ? kTick : kIdleTick);
   }
 }
 

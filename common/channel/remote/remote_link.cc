@@ -111,6 +111,7 @@ class RemoteLink::Receiver : public RecvPort {
     in.ready.pop_front();
     const absl::Status fits = CheckHeader(message.header, link_->plan_hash_, edge_, execution, in.received, in.edge->spec);
     ++in.received;
+    in.taken.push_back(execution);
     if (!fits.ok()) {
       out->error = EdgeError(link_->NameOf(*in.edge), WorkerName(*link_->options_.plan, link_->options_.me), execution, fits);
     } else {
@@ -126,7 +127,11 @@ class RemoteLink::Receiver : public RecvPort {
     message.mutable_release()->set_execution(execution);
     {
       MutexLock lock(&link_->mu_);
-      --link_->in_.at(edge_).unreleased;
+      InEdge& in = link_->in_.at(edge_);
+      // Only what was received gives a credit back.
+      if (in.taken.empty() || in.taken.front() != execution) return;
+      in.taken.pop_front();
+      --in.unreleased;
     }
     link_->pipe_->Send(std::move(message));
   }
@@ -172,7 +177,7 @@ absl::StatusOr<std::unique_ptr<SendPort>> RemoteLink::TakeSendPort(int32_t edge)
 absl::StatusOr<std::unique_ptr<RecvPort>> RemoteLink::TakeRecvPort(int32_t edge) {
   MutexLock lock(&mu_);
   const auto it = in_.find(edge);
-  if (it == in_.end() || std::exchange(it->second.taken, true)) {
+  if (it == in_.end() || std::exchange(it->second.port_taken, true)) {
     return absl::NotFoundError(absl::StrCat("the stream from ", PeerName(), " carries no edge ", edge, " that is still to be taken"));
   }
   return std::make_unique<Receiver>(shared_from_this(), edge);

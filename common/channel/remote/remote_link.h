@@ -72,12 +72,13 @@ class RemoteLink : public std::enable_shared_from_this<RemoteLink> {
   };
   struct InEdge {
     const PlanEdge* edge = nullptr;
-    bool taken = false;
+    bool port_taken = false;
     bool assembling = false;
     Message current;
     uint64_t current_bytes = 0;
     std::deque<Message> ready;
     uint64_t received = 0;   // messages taken by the port
+    std::deque<int64_t> taken;  // executions that the port has and did not release
     int unreleased = 0;      // messages that came and were not released: at most the edge's slots
   };
 
