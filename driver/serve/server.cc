@@ -125,12 +125,11 @@ absl::StatusOr<std::unique_ptr<DriverServer>> DriverServer::Start(const DriverOp
 }
 
 void DriverServer::Tick() {
-  MutexLock lock(&mu_);
-  while (!stop_ticking_) {
-    mu_.Unlock();
+  while (true) {
     const bool pending = coordinator_->Tick();
-    mu_.Lock();
+    MutexLock lock(&mu_);
     if (!stop_ticking_) wake_.WaitFor(&mu_, pending ? kTick : kIdleTick);
+    if (stop_ticking_) return;
   }
 }
 

@@ -66,8 +66,10 @@ class RemoteWorker {
     if (data_ != nullptr) data_->Finish();
     data_ = nullptr;
   }
+  // Of a worker that was refused: why.
   grpc::Status End() {
-    Die();
+    end_ = stream_->Finish();
+    finished_ = true;
     return end_;
   }
 

@@ -237,7 +237,7 @@ TEST_CASE("a value that does not fit the edge becomes an error in its place, and
   Value out;
   REQUIRE(port->Recv(0, Tensor(), &out, nullptr).ok());
   REQUIRE(out.error != nullptr);
-  CHECK(out.error->message.find("edge a:0 -> b:0") != std::string::npos);
+  CHECK(out.error->message.find("edge a -> b:0 (client -> w1)") != std::string::npos);
   port->Release(0);
   CHECK(w.pipe->sent.back().release().execution() == 0);
   w.link->OnMessage(w.Good(1));
