@@ -111,9 +111,10 @@ TEST_CASE("gloo link: a rendezvous keeps the sender until the receiver takes, an
   CHECK_FALSE(IsReady(sent));
   CHECK(s->WaitsFor() == "w1 to receive execution 3");
   Value out;
-  REQUIRE(r->Recv(3, *Tensor::OnHost(v1::F32, {4}), &out, nullptr).ok());
+  const EventRef got = *r->Recv(3, *Tensor::OnHost(v1::F32, {4}), &out, nullptr);
   CHECK(r->WaitsFor() == "w0 to send execution 3");
   CHECK(ends.SendDone(sent));
+  CHECK(ends.RecvDone(got));  // `out` must live until then
 }
 
 TEST_CASE("gloo link: many edges share it, each with its own order of executions") {

@@ -5,7 +5,13 @@
 #include <gloo/transport/pair.h>
 #include <gloo/transport/tcp/device.h>
 
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <exception>
 #include <mutex>
 
@@ -14,6 +20,34 @@
 #include "common/comm/gloo/gloo_mesh.h"
 
 namespace weft {
+namespace {
+
+// The numeric form of the first address of `host` to which a socket of this machine can be bound. gloo must not resolve names: it
+// reads an undefined list when that fails.
+absl::StatusOr<std::string> BindableAddress(const std::string& host) {
+  const auto unusable = [&](const std::string& why) {
+    return absl::UnavailableError(absl::StrCat("cannot use address \"", host, "\" for transfers between workers: ", why,
+                                               "; give an address of this machine"));
+  };
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  const int rv = host.empty() ? EAI_NONAME : ::getaddrinfo(host.c_str(), nullptr, &hints, &list);
+  if (rv != 0) return unusable(::gai_strerror(rv));
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, &::freeaddrinfo);
+  int err = EADDRNOTAVAIL;
+  for (const addrinfo* a = list; a != nullptr; a = a->ai_next) {
+    const int fd = ::socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool bound = fd >= 0 && ::bind(fd, a->ai_addr, a->ai_addrlen) == 0;
+    if (!bound) err = errno;
+    if (fd >= 0) ::close(fd);
+    char numeric[NI_MAXHOST];
+    if (bound && ::getnameinfo(a->ai_addr, a->ai_addrlen, numeric, sizeof numeric, nullptr, 0, NI_NUMERICHOST) == 0) return std::string(numeric);
+  }
+  return unusable(std::strerror(err));
+}
+
+}  // namespace
 
 absl::StatusOr<std::shared_ptr<GlooDevice>> GlooDevice::Create(const std::string& address) {
   static std::once_flag once;
@@ -23,7 +57,7 @@ absl::StatusOr<std::shared_ptr<GlooDevice>> GlooDevice::Create(const std::string
   });
   try {
     gloo::transport::tcp::attr attr;
-    attr.hostname = address;
+    WEFT_ASSIGN_OR_RETURN(attr.hostname, BindableAddress(address));
     return std::shared_ptr<GlooDevice>(new GlooDevice(gloo::transport::tcp::CreateDevice(attr)));
   } catch (const std::exception& e) {
     return absl::UnavailableError(absl::StrCat("cannot use address \"", address, "\" for transfers between workers: ", e.what()));
