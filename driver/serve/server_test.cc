@@ -35,11 +35,18 @@ std::shared_ptr<grpc::Channel> Dial(const DriverServer& server) {
   return grpc::CreateChannel(server.address(), grpc::InsecureChannelCredentials());
 }
 
+struct Behaviour {
+  absl::Status load_answer;
+  bool answers = true;    // commands
+  bool passes_on = true;  // values
+};
+
 // A worker of another host, by hand: registers, obeys, and passes input values on as outputs over its data stream.
 class RemoteWorker {
  public:
-  explicit RemoteWorker(const DriverServer& server, const std::string& name = "")
-      : stub_(v1::WorkerService::NewStub(Dial(server))), stream_(stub_->Session(&context_)) {
+  explicit RemoteWorker(const DriverServer& server, const std::string& name = "", Behaviour behaviour = Behaviour())
+      : behaviour_(std::move(behaviour)),
+        stub_(v1::WorkerService::NewStub(Dial(server))), stream_(stub_->Session(&context_)) {
     v1::WorkerMessage m = Message();
     m.mutable_register_()->set_name(name);
     m.mutable_register_()->set_host_id("elsewhere");
@@ -75,9 +82,6 @@ class RemoteWorker {
 
   bool welcomed_ = false;
   std::string name_;
-  absl::Status load_answer;
-  bool answers = true;
-  bool passes_on = true;
 
  private:
   class Pipe : public MessagePipe {
@@ -104,7 +108,7 @@ class RemoteWorker {
     std::string plan_bytes;
     while (stream_->Read(&m)) {
       v1::WorkerMessage reply = Message();
-      if (!answers && !m.has_clock_ping()) continue;
+      if (!behaviour_.answers && !m.has_clock_ping()) continue;
       if (m.has_load()) {
         plan_bytes += m.load().piece();
         if (!m.load().last()) continue;
@@ -116,8 +120,8 @@ class RemoteWorker {
         reply.mutable_load_reply()->set_graph(m.load().graph());
         reply.mutable_load_reply()->set_attempt(attempt_);
         reply.mutable_load_reply()->set_plan_hash(plan_->hash);
-        reply.mutable_load_reply()->set_code(static_cast<int>(load_answer.code()));
-        reply.mutable_load_reply()->set_message(std::string(load_answer.message()));
+        reply.mutable_load_reply()->set_code(static_cast<int>(behaviour_.load_answer.code()));
+        reply.mutable_load_reply()->set_message(std::string(behaviour_.load_answer.message()));
       } else if (m.has_connect()) {
         reply.mutable_connect_reply()->set_graph(m.connect().graph());
         reply.mutable_connect_reply()->set_attempt(attempt_);
@@ -193,7 +197,7 @@ class RemoteWorker {
           w.in->Release(w.next_in);
           w.values[w.next_in++] = v;
         }
-        while (w.values.count(w.next_out) > 0 && (passes_on || w.next_out < 0) && w.out->Poll(w.next_out) == PortState::kReady) {
+        while (w.values.count(w.next_out) > 0 && (behaviour_.passes_on || w.next_out < 0) && w.out->Poll(w.next_out) == PortState::kReady) {
           const Value v = w.next_out < 0 ? TrialValue(w.out_edge) : w.values[w.next_out];
           if (!w.out->Send(w.next_out, v, nullptr).ok()) return;
           w.values.erase(w.next_out++);
@@ -203,6 +207,7 @@ class RemoteWorker {
     }
   }
 
+  const Behaviour behaviour_;
   grpc::ClientContext context_;
   std::unique_ptr<v1::WorkerService::Stub> stub_;
   std::unique_ptr<grpc::ClientReaderWriter<v1::WorkerMessage, v1::DriverMessage>> stream_;
@@ -429,8 +434,7 @@ TEST_CASE("server: a graph runs on a worker of another host over the data stream
 TEST_CASE("server: a deadline says who waits; a death fails what is pending with its cause") {
   auto server = NewServer();
   auto client = v1::ClientService::NewStub(Dial(*server));
-  RemoteWorker worker(*server);
-  worker.passes_on = false;
+  RemoteWorker worker(*server, "", {absl::OkStatus(), true, /*passes_on=*/false});
   v1::CompileReply compiled;
   REQUIRE(Compile(client.get(), PassGraph("g"), &compiled).ok());
   Execution hurried(client.get(), "g", 0.05);
@@ -469,8 +473,7 @@ TEST_CASE("server: what goes wrong in a compile is told with its place") {
   const grpc::Status invalid = Compile(client.get(), wrong, &compiled);
   CHECK(invalid.error_code() == grpc::StatusCode::INVALID_ARGUMENT);
   CHECK(Has(invalid.error_message(), "nobody"));
-  RemoteWorker worker(*server);
-  worker.load_answer = absl::ResourceExhaustedError("no memory");
+  RemoteWorker worker(*server, "", {absl::ResourceExhaustedError("no memory"), true, true});
   const grpc::Status refused = Compile(client.get(), PassGraph("g"), &compiled);
   CHECK(refused.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED);
   CHECK(Has(refused.error_message(), "phase 1 (load): worker w0: no memory"));
@@ -488,8 +491,7 @@ TEST_CASE("server: what goes wrong in a compile is told with its place") {
 TEST_CASE("server: it stops in time whatever is open") {
   auto server = NewServer();
   auto client = v1::ClientService::NewStub(Dial(*server));
-  RemoteWorker worker(*server);
-  worker.answers = false;
+  RemoteWorker worker(*server, "", {absl::OkStatus(), /*answers=*/false, true});
   v1::CompileReply compiled;
   grpc::Status status;
   std::thread compiling([&] { status = Compile(client.get(), PassGraph("g"), &compiled); });
