@@ -23,7 +23,10 @@ using gloo::transport::UnboundBuffer;
 // gloo waits with a limit only, and ends all connections when it passes; ours are ended by Abort.
 constexpr std::chrono::milliseconds kForever = std::chrono::hours(24 * 3650);
 constexpr size_t kFarewellBytes = 512;
-constexpr Nanos kFarewellNanos = 50'000'000;
+// So long a peer may take to read a farewell.
+constexpr Nanos kLingerNanos = 20'000'000;
+// So long the watcher may take to say who is to blame for a failure that another thread saw.
+constexpr Nanos kVerdictNanos = 200'000'000;
 // Edges' slots are below 2^34; collectives' too.
 constexpr uint64_t kFarewellSlot = uint64_t{1} << 60;
 constexpr uint64_t kProbeSlot = kFarewellSlot + 1;
@@ -79,76 +82,97 @@ GlooMesh::~GlooMesh() {
 std::string GlooMesh::RankName(int rank) const { return absl::StrCat(options_.workers[rank], " (rank ", rank, ")"); }
 
 absl::Status GlooMesh::Exchange(const std::vector<Piece>& sends, const std::vector<Piece>& recvs) {
-  std::vector<Wait> in, out;
-  absl::Status failure;
-  try {
-    for (const Piece& p : recvs) {
-      if (p.bytes == 0) continue;
-      in.emplace_back(this, p.data, p.bytes);
-      in.back()->recv(p.peer, p.slot);
+  std::string what;
+  {
+    std::vector<Wait> in, out;
+    try {
+      for (const Piece& p : recvs) {
+        if (p.bytes == 0) continue;
+        in.emplace_back(this, p.data, p.bytes);
+        in.back()->recv(p.peer, p.slot);
+      }
+      for (const Piece& p : sends) {
+        if (p.bytes == 0) continue;
+        out.emplace_back(this, p.data, p.bytes);
+        out.back()->send(p.peer, p.slot);
+      }
+      bool done = true;
+      for (const Wait& w : in) done = done && w->waitRecv(nullptr, kForever);
+      for (const Wait& w : out) done = done && w->waitSend(nullptr, kForever);
+      if (done) return absl::OkStatus();
+    } catch (const std::exception& e) {
+      what = e.what();
+    } catch (...) {
+      what = "unknown failure";
     }
-    for (const Piece& p : sends) {
-      if (p.bytes == 0) continue;
-      out.emplace_back(this, p.data, p.bytes);
-      out.back()->send(p.peer, p.slot);
-    }
-    bool done = true;
-    for (const Wait& w : in) done = done && w->waitRecv(nullptr, kForever);
-    for (const Wait& w : out) done = done && w->waitSend(nullptr, kForever);
-    if (done) return absl::OkStatus();
-  } catch (const std::exception& e) {
-    failure = Diagnose(e.what());
-  } catch (...) {
-    failure = Diagnose("unknown failure");
   }
-  // Closes the connections, so that nothing writes into a buffer any more when this returns.
-  if (!failure.ok()) Abort(failure);
-  ClosePairs();
-  return Health();
+  // The watcher knows better who is to blame, and closes the connections; nothing touches the pieces after that.
+  const Nanos until = Clock::Real()->Now() + kVerdictNanos;
+  {
+    MutexLock lock(&mu_);
+    while (!failed_ && Clock::Real()->Now() < until) changed_.WaitFor(&mu_, std::chrono::nanoseconds(kVerdictNanos));
+  }
+  Abort(absl::UnavailableError(absl::StrCat(options_.label, ": the connection failed: ", what)));
+  MutexLock lock(&mu_);
+  while (!closed_) changed_.Wait(&mu_);
+  return cause_;
 }
 
 std::string GlooMesh::FarewellOf(int rank) const {
   return SafeText(farewells_.data() + kFarewellBytes * rank, kFarewellBytes);
 }
 
-absl::Status GlooMesh::Diagnose(const std::string& what) {
-  const absl::Status known = Health();
-  if (!known.ok()) return known;
-  // A connection that broke refuses the next receive. The others take it, and are closed soon after.
-  std::vector<std::string> lost, left;
-  for (int r = 0; r < size(); ++r) {
-    if (r == rank()) continue;
+bool GlooMesh::IsLost(int rank) {
+  // A connection that broke refuses the next receive.
+  try {
     char byte = 0;
+    context_->createUnboundBuffer(&byte, 1)->recv(rank, kProbeSlot);
+    return false;
+  } catch (...) {
+    return true;
+  }
+}
+
+// A farewell counts before a broken connection: whoever says one ends its connections next, and so do those who heard it.
+bool GlooMesh::HearFarewell(std::string* broken) {
+  for (int attempt = 0; attempt < 2; ++attempt) {
     try {
-      context_->createUnboundBuffer(&byte, 1)->recv(r, kProbeSlot);
-    } catch (...) {
-      // Of a broken connection nothing writes any more, so the farewell can be read.
-      const std::string farewell = FarewellOf(r);
-      if (farewell.empty()) {
-        lost.push_back(RankName(r));
-      } else {
-        left.push_back(absl::StrCat(RankName(r), " ended it: ", farewell));
-      }
+      int from = -1;
+      if (!farewell_in_->waitRecv(&from, kForever)) return false;  // Abort
+      if (from < 0 || from >= size()) continue;
+      Fail(absl::UnavailableError(absl::StrCat(options_.label, ": ", RankName(from), " ended it: ", FarewellOf(from))));
+      return true;
+    } catch (const std::exception& e) {
+      // Once more: what has come is handed out without a look at the connections.
+      *broken = e.what();
     }
   }
-  if (!lost.empty()) return absl::UnavailableError(absl::StrCat(options_.label, ": lost ", absl::StrJoin(lost, ", ")));
-  if (!left.empty()) return absl::UnavailableError(absl::StrCat(options_.label, ": ", absl::StrJoin(left, "; ")));
-  return absl::UnavailableError(absl::StrCat(options_.label, ": the connection failed: ", what));
+  return false;
 }
 
 void GlooMesh::Watch() {
-  absl::Status cause;
-  try {
-    int from = -1;
-    if (farewell_in_->waitRecv(&from, kForever) && from >= 0 && from < size()) {
-      cause = absl::UnavailableError(absl::StrCat(options_.label, ": ", RankName(from), " ended it: ", FarewellOf(from)));
+  std::string broken;
+  const bool told = HearFarewell(&broken);
+  if (!told && !broken.empty()) {
+    std::vector<std::string> lost;
+    for (int r = 0; r < size(); ++r) {
+      if (r != rank() && IsLost(r)) lost.push_back(RankName(r));
     }
-  } catch (const std::exception& e) {
-    cause = Diagnose(e.what());
-  } catch (...) {
-    cause = Diagnose("unknown failure");
+    Fail(absl::UnavailableError(lost.empty() ? absl::StrCat(options_.label, ": the connection failed: ", broken)
+                                             : absl::StrCat(options_.label, ": lost ", absl::StrJoin(lost, ", "))));
   }
-  if (!cause.ok()) Abort(cause);
+  SayFarewell();
+  // Closing throws away what a peer has not read yet. Who only passes on what another said need not care.
+  const Nanos until = Clock::Real()->Now() + kLingerNanos;
+  for (int r = 0; r < size() && !told; ++r) {
+    while (r != rank() && !IsLost(r) && Clock::Real()->Now() < until) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  ClosePairs();
+  MutexLock lock(&mu_);
+  closed_ = true;
+  changed_.NotifyAll();
 }
 
 absl::Status GlooMesh::StartWatch() {
@@ -159,7 +183,7 @@ absl::Status GlooMesh::StartWatch() {
       if (r != rank()) farewell_in_->recv(r, kFarewellSlot, kFarewellBytes * r, kFarewellBytes);
     }
   } catch (const std::exception& e) {
-    return Diagnose(e.what());
+    return absl::UnavailableError(absl::StrCat(options_.label, ": a peer left while the ranks connected: ", e.what()));
   }
   {
     MutexLock lock(&mu_);
@@ -171,46 +195,40 @@ absl::Status GlooMesh::StartWatch() {
   return absl::OkStatus();
 }
 
-void GlooMesh::Abort(const absl::Status& cause) {
-  std::string text;
+void GlooMesh::Abort(const absl::Status& cause) { Fail(cause); }
+
+void GlooMesh::Fail(const absl::Status& cause) {
+  bool watched = false;
   {
     MutexLock lock(&mu_);
     if (failed_) return;
     failed_ = true;
     cause_ = cause.ok() ? absl::AbortedError("ended") : cause;
-    if (watching_) text = std::string(cause_.message().substr(0, kFarewellBytes - 1));
-  }
-  SayFarewell(text);
-  ClosePairs();
-  {
-    MutexLock lock(&mu_);
+    watched = watching_;
     for (UnboundBuffer* b : waits_) {
       b->abortWaitRecv();
       b->abortWaitSend();
     }
+    changed_.NotifyAll();
+  }
+  if (!watched) {  // still connecting: there is no one to close, and no one to tell
+    ClosePairs();
+    MutexLock lock(&mu_);
+    closed_ = true;
+    changed_.NotifyAll();
   }
   if (options_.doorbell != nullptr) options_.doorbell->Ring();
 }
 
-void GlooMesh::SayFarewell(const std::string& text) {
-  if (text.empty()) return;
-  std::memcpy(own_farewell_.data(), text.data(), text.size());
-  int sent = 0;
+void GlooMesh::SayFarewell() {
+  const std::string text(Health().message().substr(0, kFarewellBytes - 1));
+  std::memcpy(own_farewell_.data(), text.empty() ? "?" : text.data(), std::max<size_t>(text.size(), 1));
   for (int r = 0; r < size(); ++r) {
     if (r == rank()) continue;
     try {
-      farewell_out_->send(r, kFarewellSlot);
-      ++sent;
+      farewell_out_->send(r, kFarewellSlot);  // gloo's own thread does the rest
     } catch (...) {  // that one is gone
     }
-  }
-  // Behind a payload it takes a moment until it is on its way. A wait that runs out closes all connections, as comes next anyway.
-  const Nanos until = Clock::Real()->Now() + kFarewellNanos;
-  try {
-    for (; sent > 0; --sent) {
-      farewell_out_->waitSend(nullptr, std::chrono::milliseconds(std::max<Nanos>((until - Clock::Real()->Now()) / 1'000'000, 1)));
-    }
-  } catch (...) {
   }
 }
 

@@ -80,9 +80,8 @@ class GlooMesh {
   // Pre: connected. Errors: that of Abort, or Unavailable naming the peer.
   absl::Status Exchange(const std::vector<Piece>& sends, const std::vector<Piece>& recvs);
 
-  // Ends everything with `cause` and refuses what comes later. The peers are told the cause if something was exchanged with them
-  // before and they read within 50 ms; otherwise they see a lost peer. Blocks no longer than that; from any thread; the first cause
-  // stays.
+  // Ends everything with `cause` and refuses what comes later. The peers are told the cause, unless they take more than 20 ms to
+  // read it: then they see a lost peer. Does not block; from any thread; the first cause stays.
   void Abort(const absl::Status& cause);
 
   // The first cause; OK while there is none. A peer's death is noticed at once, also while nothing is exchanged.
@@ -99,11 +98,14 @@ class GlooMesh {
   std::string RankName(int rank) const;
   absl::Status ConnectPairs(Nanos deadline);
   absl::Status StartWatch();
+  // The watcher's thread: until something fails, and then to the end of the connections.
   void Watch();
-  // Who is gone, after some operation failed with `what`.
-  absl::Status Diagnose(const std::string& what);
+  // Waits for a peer's farewell: true if one came. False: Abort, or with `broken` set a connection failed.
+  bool HearFarewell(std::string* broken);
+  void SayFarewell();
   std::string FarewellOf(int rank) const;
-  void SayFarewell(const std::string& text);
+  bool IsLost(int rank);
+  void Fail(const absl::Status& cause);
   void ClosePairs();
 
   const std::shared_ptr<GlooDevice> device_;
@@ -111,10 +113,12 @@ class GlooMesh {
   std::unique_ptr<std::thread> watcher_;
 
   mutable Mutex mu_;
+  CondVar changed_;  // failed_ or closed_
   absl::Status cause_ WEFT_GUARDED_BY(mu_);
   bool failed_ WEFT_GUARDED_BY(mu_) = false;
   bool pairs_made_ WEFT_GUARDED_BY(mu_) = false;
-  bool watching_ WEFT_GUARDED_BY(mu_) = false;
+  bool watching_ WEFT_GUARDED_BY(mu_) = false;  // the watcher tells the peers and closes the connections
+  bool closed_ WEFT_GUARDED_BY(mu_) = false;
   // Buffers on which a thread waits or is about to.
   std::set<gloo::transport::UnboundBuffer*> waits_ WEFT_GUARDED_BY(mu_);
 
