@@ -53,6 +53,7 @@ struct Rig {
     if (deadline_s > 0) o.explain = [](std::function<void(std::string)> told) { told("w1 recv0: RECV a -> b waits for w0"); };
     queue = std::make_shared<ExecuteQueue>(session, o);
   }
+  ~Rig() { session->submits.clear(); }  // their callbacks hold the queue, which holds the session
   // While the reader waits, each look at the client does this.
   std::function<bool()> Gone(std::function<void()> then = nullptr) {
     return [this, then] {
