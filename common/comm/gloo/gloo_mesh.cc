@@ -82,37 +82,35 @@ GlooMesh::~GlooMesh() {
 std::string GlooMesh::RankName(int rank) const { return absl::StrCat(options_.workers[rank], " (rank ", rank, ")"); }
 
 absl::Status GlooMesh::Exchange(const std::vector<Piece>& sends, const std::vector<Piece>& recvs) {
+  std::vector<Wait> in, out;
   std::string what;
-  {
-    std::vector<Wait> in, out;
-    try {
-      for (const Piece& p : recvs) {
-        if (p.bytes == 0) continue;
-        in.emplace_back(this, p.data, p.bytes);
-        in.back()->recv(p.peer, p.slot);
-      }
-      for (const Piece& p : sends) {
-        if (p.bytes == 0) continue;
-        out.emplace_back(this, p.data, p.bytes);
-        out.back()->send(p.peer, p.slot);
-      }
-      bool done = true;
-      for (const Wait& w : in) done = done && w->waitRecv(nullptr, kForever);
-      for (const Wait& w : out) done = done && w->waitSend(nullptr, kForever);
-      if (done) return absl::OkStatus();
-    } catch (const std::exception& e) {
-      what = e.what();
-    } catch (...) {
-      what = "unknown failure";
+  try {
+    for (const Piece& p : recvs) {
+      if (p.bytes == 0) continue;
+      in.emplace_back(this, p.data, p.bytes);
+      in.back()->recv(p.peer, p.slot);
     }
+    for (const Piece& p : sends) {
+      if (p.bytes == 0) continue;
+      out.emplace_back(this, p.data, p.bytes);
+      out.back()->send(p.peer, p.slot);
+    }
+    bool done = true;
+    for (const Wait& w : in) done = done && w->waitRecv(nullptr, kForever);
+    for (const Wait& w : out) done = done && w->waitSend(nullptr, kForever);
+    if (done) return absl::OkStatus();
+  } catch (const std::exception& e) {
+    what = e.what();
+  } catch (...) {
+    what = "unknown failure";
   }
-  // The watcher knows better who is to blame, and closes the connections; nothing touches the pieces after that.
+  // The watcher knows better who is to blame. It also closes the connections: only then does nothing touch the pieces any more.
   const Nanos until = Clock::Real()->Now() + kVerdictNanos;
   {
     MutexLock lock(&mu_);
     while (!failed_ && Clock::Real()->Now() < until) changed_.WaitFor(&mu_, std::chrono::nanoseconds(kVerdictNanos));
   }
-  Abort(absl::UnavailableError(absl::StrCat(options_.label, ": the connection failed: ", what)));
+  Fail(absl::UnavailableError(absl::StrCat(options_.label, ": the connection failed: ", what)));
   MutexLock lock(&mu_);
   while (!closed_) changed_.Wait(&mu_);
   return cause_;
