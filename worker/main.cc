@@ -98,6 +98,7 @@ int Main(const Flags& f) {
   ao.device = "cpu";
   ao.data_address = f.data_address;
   ao.token = token;
+  env.token = token;
   absl::Status status;
   {
     Agent agent(ao, &env);

@@ -1,4 +1,4 @@
-// The parts of bootstrap that need a communicator. Every worker meets its peers in one order: links by (source, destination), then groups
+// The parts of bootstrap that go beyond shared memory. Every worker meets its peers in one order: links by (source, destination), then groups
 // by id, so that each meeting finds all of its workers there.
 
 #include <algorithm>
@@ -6,7 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/channel/gloo/gloo_link.h"
+#include "common/channel/remote/remote_link.h"
 #include "common/comm/gloo/gloo_communicator.h"
+#include "worker/session/data_stream.h"
 #include "worker/session/driver_store.h"
 #include "worker/session/graph_loader.h"
 #include "worker/session/links.h"
@@ -32,15 +35,68 @@ absl::StatusOr<std::shared_ptr<GlooMesh>> GraphLoader::Mesh(const std::string& l
   return mesh;
 }
 
-absl::Status GraphLoader::MakeGlooPorts(LoadedGraph*, Nanos) {
+absl::Status GraphLoader::MakeGlooPorts(LoadedGraph* loaded, Nanos deadline) {
+  std::map<std::pair<int32_t, int32_t>, std::vector<const PlanEdge*>> pairs;
   for (const PlanEdge& e : part_.edges) {
-    if (e.transport == v1::GLOO) return absl::UnimplementedError(absl::StrCat(EdgeName(part_, e), ": no Gloo ports"));
+    if (e.transport == v1::GLOO) pairs[{e.src_worker, e.dst_worker}].push_back(&e);
+    if (e.transport == v1::NCCL || e.transport == v1::IPC) {
+      return absl::UnimplementedError(absl::StrCat(EdgeName(part_, e), ": this worker has no ", v1::Transport_Name(e.transport)));
+    }
+  }
+  for (const auto& [pair, edges] : pairs) {
+    const auto [src, dst] = pair;
+    const std::string label = absl::StrCat("link ", WorkerName(part_, src), " -> ", WorkerName(part_, dst));
+    WEFT_ASSIGN_OR_RETURN(std::shared_ptr<GlooMesh> mesh, Mesh(label, {src, dst}, deadline));
+    auto link = std::make_shared<GlooLink>(std::move(mesh), HashAsNumber(part_.hash), env_->doorbell);
+    links_->AddOther([link](const absl::Status& cause) { link->Close(cause); }, [link] { return link->Health(); });
+    for (const PlanEdge* e : edges) {
+      if (src == me_) {
+        WEFT_ASSIGN_OR_RETURN(loaded->senders[e->id], link->NewSendPort(ShmSpecOf(part_, *e)));
+      } else {
+        WEFT_ASSIGN_OR_RETURN(loaded->receivers[e->id], link->NewRecvPort(ShmSpecOf(part_, *e)));
+      }
+    }
   }
   return absl::OkStatus();
 }
 
-absl::Status GraphLoader::MakeRemotePorts(LoadedGraph*, Nanos) {
-  if (env_->driver_host_id != env_->host_id) return absl::UnimplementedError("no remote ports");
+// The stream is needed by workers that share no memory with the driver (admission comes through it), and for client edges that the graph
+// puts on it.
+absl::Status GraphLoader::MakeRemotePorts(LoadedGraph* loaded, Nanos deadline) {
+  std::vector<const PlanEdge*> edges;
+  for (const PlanEdge& e : part_.edges) {
+    if (e.transport == v1::REMOTE) edges.push_back(&e);
+  }
+  if (edges.empty() && env_->driver_host_id == env_->host_id) return absl::OkStatus();
+  WEFT_RETURN_IF_ERROR(CheckOpen(deadline, "no time is left to open the data stream to the driver"));
+  v1::DataOpen open;
+  open.set_graph(part_.graph);
+  open.set_attempt(attempt_);
+  open.set_worker(env_->worker_name);
+  open.set_incarnation(env_->incarnation);
+  auto stream = std::make_shared<DataStream>(stub_.get(), open, env_->token);
+  RemoteLink::Options o;
+  o.plan = std::make_shared<const Plan>(part_);
+  o.me = me_;
+  o.peer = kClient;
+  o.doorbell = env_->doorbell;
+  std::shared_ptr<RemoteLink> link = RemoteLink::Create(std::move(o), stream->pipe());
+  stream->Start(
+      [weak = std::weak_ptr<RemoteLink>(link)](const v1::DataMessage& m) {
+        if (auto l = weak.lock()) l->OnMessage(m);
+      },
+      [weak = std::weak_ptr<RemoteLink>(link)](const absl::Status& why) {
+        if (auto l = weak.lock()) l->OnClosed(why);
+      });
+  links_->AddOther([link](const absl::Status& cause) { link->Close(cause); }, [link] { return link->closed(); });
+  links_->SetRemote(link, std::shared_ptr<void>(stream.get(), [stub = stub_, stream](void*) {}));
+  for (const PlanEdge* e : edges) {
+    if (e->src_worker == me_) {
+      WEFT_ASSIGN_OR_RETURN(loaded->senders[e->id], link->TakeSendPort(e->id));
+    } else {
+      WEFT_ASSIGN_OR_RETURN(loaded->receivers[e->id], link->TakeRecvPort(e->id));
+    }
+  }
   return absl::OkStatus();
 }
 

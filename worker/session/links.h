@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -9,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "common/base/mutex.h"
+#include "common/channel/remote/remote_link.h"
 #include "common/channel/shm/hub.h"
 
 namespace weft {
@@ -62,8 +62,12 @@ class Links {
   }
 
   // Highest admitted execution as told by the driver's stream, for workers that do not share memory with it.
-  int64_t RemoteAdmitted() const { return remote_admitted_.load(std::memory_order_acquire); }
-  void SetRemoteAdmitted(int64_t execution) { remote_admitted_.store(execution, std::memory_order_release); }
+  int64_t RemoteAdmitted() const { return remote_ == nullptr ? -1 : remote_->admitted(); }
+  // During bootstrap, before the links are shared. `keep` (the stream below it) ends with these links.
+  void SetRemote(std::shared_ptr<RemoteLink> link, std::shared_ptr<void> keep) {
+    remote_ = std::move(link);
+    keep_ = std::move(keep);
+  }
 
  private:
   struct Other {
@@ -76,7 +80,8 @@ class Links {
   std::vector<std::string> keys_ WEFT_GUARDED_BY(mu_);
   std::vector<Other> others_ WEFT_GUARDED_BY(mu_);
   absl::Status closed_with_ WEFT_GUARDED_BY(mu_);
-  std::atomic<int64_t> remote_admitted_{-1};
+  std::shared_ptr<RemoteLink> remote_;
+  std::shared_ptr<void> keep_;
 };
 
 }  // namespace weft
