@@ -275,7 +275,9 @@ void Agent::OnGraphFailed(const std::string& graph, const absl::Status& cause) {
     if (it == graphs_.end()) return;
     attempt = it->second->attempt();
   }
-  SPDLOG_WARN("graph {} failed: {}", graph, std::string(cause.message()));
+  // A peer that was told to remove the graph closes its links before this worker is told: no failure worth a warning.
+  SPDLOG_LOGGER_CALL(spdlog::default_logger_raw(), absl::IsCancelled(cause) ? spdlog::level::debug : spdlog::level::warn,
+                     "graph {} failed: {}", graph, std::string(cause.message()));
   v1::WorkerMessage m = NewMessage();
   m.mutable_graph_failed()->set_graph(graph);
   m.mutable_graph_failed()->set_attempt(attempt);
