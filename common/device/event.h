@@ -19,6 +19,9 @@ class Event {
   virtual bool Ready() const = 0;
   // When to ask again if no doorbell rings before.
   virtual Nanos ReadyAt() const { return kUnknown; }
+  // Once Ready: when the work began, where that was later than its issue and is known (a transfer begins when both ends have issued
+  // it); otherwise -1. For traces.
+  virtual Nanos StartedAt() const { return -1; }
 };
 
 // nullptr means ready.

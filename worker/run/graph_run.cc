@@ -336,7 +336,8 @@ void GraphRun::Complete(const Outstanding& o, Lane* lane) {
     error = ValuesOf(o.op, o.execution)[0].error != nullptr;
     Unhold(o.op, o.execution);
   }
-  trace_.Add({op.plan->id, error, o.execution, o.start, now});
+  const Nanos began = o.event != nullptr ? o.event->StartedAt() : -1;
+  trace_.Add({op.plan->id, error, o.execution, std::clamp(began, o.start, now), now});
   // This op reads its arguments no more.
   std::vector<int> released;
   const auto release = [&](int from) {

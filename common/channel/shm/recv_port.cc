@@ -36,6 +36,8 @@ class ShmRecvPort::Ring {
     return false;
   }
 
+  // When the transfer of a message that came began on an emulated link.
+  Nanos Begin(uint64_t number, Nanos received_at) const { return std::max(control(number)->sent_at, received_at); }
   // When the transfer of a message that came ends, its receive issued at `received_at`.
   Nanos End(uint64_t number, Nanos received_at) const {
     if (!spec_.rendezvous) return 0;
@@ -108,6 +110,7 @@ class ShmRecvPort::RecvEvent : public Event {
     if (over_.load(std::memory_order_relaxed)) return true;
     if (ring_->Came(number_)) {
       if (ring_->clock()->Now() < ring_->End(number_, received_at_)) return false;
+      if (ring_->spec().rendezvous) started_.store(ring_->Begin(number_, received_at_), std::memory_order_relaxed);
       ring_->Fill(number_, execution_, out_);
     } else if (ring_->segment()->is_closed()) {
       if (ring_->Came(number_)) return false;  // it came just before: next time
@@ -123,6 +126,8 @@ class ShmRecvPort::RecvEvent : public Event {
     return ring_->Came(number_) ? ring_->End(number_, received_at_) : kUnknown;
   }
 
+  Nanos StartedAt() const override { return started_.load(std::memory_order_relaxed); }
+
   // The port is gone, and with it whoever waits for the value: `out` may be too.
   void Cancel() {
     MutexLock lock(&mu_);
@@ -137,6 +142,7 @@ class ShmRecvPort::RecvEvent : public Event {
   Value* const out_;
   mutable Mutex mu_;
   mutable std::atomic<bool> over_{false};
+  mutable std::atomic<Nanos> started_{-1};
 };
 
 absl::StatusOr<std::unique_ptr<ShmRecvPort>> ShmRecvPort::Create(std::shared_ptr<ShmSegment> segment, const ShmEdgeSpec& expected,

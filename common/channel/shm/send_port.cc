@@ -27,10 +27,13 @@ class SendEvent : public Event {
 
   bool Ready() const override {
     if (!IsReady(copied_)) return false;
+    const Nanos end = duration_ > 0 ? End() : kUnknown;
+    if (end != kUnknown && !Over()) started_.store(end - duration_, std::memory_order_relaxed);
     if (Over() || segment_->is_closed()) return true;
-    const Nanos end = End();
-    return end != kUnknown && clock_->Now() >= end;
+    const Nanos at = duration_ > 0 ? end : End();
+    return at != kUnknown && clock_->Now() >= at;
   }
+  Nanos StartedAt() const override { return started_.load(std::memory_order_relaxed); }
   Nanos ReadyAt() const override {
     if (!IsReady(copied_)) return copied_->ReadyAt();
     return Over() ? 0 : End();
@@ -52,6 +55,7 @@ class SendEvent : public Event {
   const Nanos duration_;
   const Clock* const clock_;
   const EventRef copied_;
+  mutable std::atomic<Nanos> started_{-1};
 };
 
 }  // namespace
