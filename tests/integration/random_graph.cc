@@ -34,6 +34,7 @@ class Generator {
     const int nodes = Int(o_.min_nodes, o_.max_nodes);
     for (int i = 0; i < nodes; ++i) AddNode(i);
     if (made_.empty()) AddSource(nodes);
+    if (!input_taken_) g_.clear_input();
     AddOutputs();
     v1::Options* opt = g_.mutable_options();
     opt->set_max_in_flight(8);
@@ -93,6 +94,7 @@ class Generator {
     v1::Arg* a = node->add_arg();
     if (m.node == "@input") {
       a->set_input("x");
+      input_taken_ = true;
       return;
     }
     if (m.node[0] == '#') {
@@ -281,6 +283,7 @@ class Generator {
   const RandomGraphOptions& o_;
   v1::Graph g_;
   int workers_ = 0;
+  bool input_taken_ = false;
   std::vector<std::pair<std::string, int>> math_;
   std::vector<Made> made_;
   std::set<std::pair<std::string, int>> read_;
