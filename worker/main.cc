@@ -7,13 +7,13 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <fstream>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/ids.h"
 #include "common/base/log.h"
 #include "common/base/parse.h"
+#include "common/base/token_file.h"
 #include "common/channel/shm/hub.h"
 #include "common/device/cpu/cpu_device.h"
 #include "worker/session/agent.h"
@@ -52,10 +52,9 @@ int Main(const Flags& f) {
   }
   std::string token;
   if (!f.token_file.empty()) {
-    std::ifstream in(f.token_file);
-    if (!std::getline(in, token) || token.empty()) {
-      return Fail(kUsage, absl::InvalidArgumentError(absl::StrCat("--token-file ", f.token_file, ": no token in its first line")));
-    }
+    const absl::StatusOr<std::string> read = ReadTokenFile("--token-file", f.token_file);
+    if (!read.ok()) return Fail(kUsage, read.status());
+    token = *read;
   }
 
   // Timed lanes (std.Delay, emulated links) end when they should, not the kernel's default 50 us later. Inherited by all threads.
@@ -135,7 +134,8 @@ int main(int argc, char** argv) {
   app.add_option("--device", f.device, "cpu, or cuda[:index]")->capture_default_str();
   app.add_option("--host-id", f.host_id, "Workers with equal host ids share memory; default: a hash of the boot id");
   app.add_option("--data-address", f.data_address, "Address on which this worker's communicators listen")->capture_default_str();
-  app.add_option("--token-file", f.token_file, "File whose first line is the join token of the driver");
+  app.add_option("--token-file", f.token_file, "File whose first line is the join token of the driver")
+      ->envname("WEFT_TOKEN_FILE");
   app.add_option("--log-level", f.log_level, "trace, debug, info, warn, error, off")->capture_default_str();
   app.add_option("--spin", f.spin, "How long the loop polls before it sleeps while something is in flight, such as 20us; 0 where processes outnumber cores")
       ->capture_default_str();

@@ -418,10 +418,11 @@ void GraphRun::Fail(const absl::Status& cause) {
 }
 
 bool GraphRun::Quiescent() {
+  // Every event comes: a call of an actor ends, and a closed link or aborted group makes its events ready. Until then some thread may
+  // still fill a value or read a buffer.
   for (Lane& lane : lanes_) {
     for (const Outstanding& o : lane.outstanding) {
-      // Ports cancel what they have under way when they are destroyed; a call of an actor must come to its end.
-      if (program_.ops[o.op].plan->kind == v1::COMPUTE && !IsReady(o.event)) return false;
+      if (!IsReady(o.event)) return false;
     }
   }
   return true;
