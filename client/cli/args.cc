@@ -139,6 +139,9 @@ class Parser {
         ->type_name("HOST:PORT");
     common_.Text("--cluster,--name", &parsed_.common.cluster, "name of a local cluster; default: $WEFT_CLUSTER, then \"default\"")
         ->type_name("NAME");
+    common_.Text("--token-file", &parsed_.common.token_file,
+                 "file whose first line is the driver's join token; default: $WEFT_TOKEN_FILE, then no token")
+        ->type_name("FILE");
     AddClusterCommands();
     AddGraphCommands();
     AddOfflineCommands();
@@ -163,8 +166,13 @@ class Parser {
         which = which->get_subcommands().front();
       }
       parsed_.help = which->help(before);
-      if (which != &app_) absl::StrAppend(&*parsed_.help, "\nEvery command also takes --json, --address and --cluster: see `weft --help`.\n");
+      if (which != &app_) absl::StrAppend(&*parsed_.help, "\nEvery command also takes --json, --address, --cluster and --token-file: see `weft --help`.\n");
       return parsed_;
+    } catch (const CLI::RequiredError& e) {
+      // What is required may be missing because it was misspelt: what was not understood says more.
+      const std::vector<std::string> rest = app_.remaining(true);
+      return absl::InvalidArgumentError(absl::StrCat(rest.empty() ? e.what() : absl::StrCat("\"", rest.front(), "\" is no command or option"),
+                                                     "\nRun `weft --help` or `weft COMMAND --help` for what there is."));
     } catch (const CLI::ParseError& e) {
       return absl::InvalidArgumentError(absl::StrCat(e.what(), "\nRun `weft --help` or `weft COMMAND --help` for what there is."));
     }

@@ -16,6 +16,7 @@ struct CommonArgs {
   bool json = false;
   std::string address;  // empty: WEFT_ADDRESS, then the cluster's address file
   std::string cluster;  // empty: WEFT_CLUSTER, then "default"
+  std::string token_file;  // empty: WEFT_TOKEN_FILE, then no token
 };
 
 struct UpArgs {

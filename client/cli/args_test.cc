@@ -46,6 +46,16 @@ TEST_CASE("run: all options, common ones before and after the command") {
   CHECK(run.keep);
 }
 
+TEST_CASE("the join token's file is a common option; a misspelt command is named") {
+  CommonArgs common;
+  Good<WorkersArgs>({"workers", "--token-file", "secret"}, &common);
+  CHECK(common.token_file == "secret");
+  CHECK(Bad({"frob"}).find("\"frob\" is no command or option") != std::string::npos);
+  CHECK(Bad({"--frob"}).find("\"--frob\" is no command or option") != std::string::npos);
+  CHECK(Bad({"bench", "frob"}).find("\"frob\"") != std::string::npos);
+  CHECK(Bad({}).find("subcommand is required") != std::string::npos);
+}
+
 TEST_CASE("run: defaults, and the graph after a list option") {
   const RunArgs run = Good<RunArgs>({"run", "--input", "a=1", "g"});
   CHECK(run.graph_file == "g");

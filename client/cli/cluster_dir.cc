@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/ids.h"
 #include "common/base/status_macros.h"
+#include "common/base/token_file.h"
 
 namespace weft {
 namespace {
@@ -202,6 +203,17 @@ absl::StatusOr<std::string> ResolveAddress(const std::string& address, const std
     return absl::UnavailableError(absl::StrCat("cluster \"", name, "\" (pid ", state.pid, ") is starting and has no address yet: try again"));
   }
   return state.address;
+}
+
+std::string TokenFile(const std::string& token_file) {
+  const std::string named = token_file.empty() ? Env("WEFT_TOKEN_FILE") : token_file;
+  return named.empty() ? named : std::filesystem::absolute(named).string();
+}
+
+absl::StatusOr<std::string> ResolveToken(const std::string& token_file) {
+  const std::string path = TokenFile(token_file);
+  if (path.empty()) return std::string();
+  return ReadTokenFile(token_file.empty() ? "WEFT_TOKEN_FILE" : "--token-file", path);
 }
 
 }  // namespace weft

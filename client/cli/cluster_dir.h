@@ -56,6 +56,12 @@ std::string ReadFirstLine(const std::string& path);
 // Unavailable says what was tried and what to do.
 absl::StatusOr<std::string> ResolveAddress(const std::string& address, const std::string& cluster);
 
+// The file with the join token, absolute: `token_file`, else WEFT_TOKEN_FILE, else empty.
+std::string TokenFile(const std::string& token_file);
+
+// The token in TokenFile(`token_file`); empty without such a file. InvalidArgument names the option and the file.
+absl::StatusOr<std::string> ResolveToken(const std::string& token_file);
+
 // `cluster`, else WEFT_CLUSTER, else "default".
 std::string ClusterName(const std::string& cluster);
 

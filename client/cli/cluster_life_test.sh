@@ -6,7 +6,7 @@ weft="$PWD/client/cli/weft"
 tmp="${TEST_TMPDIR:-$(mktemp -d)}"
 export XDG_RUNTIME_DIR="$tmp/run"
 mkdir -p -m 0700 "$XDG_RUNTIME_DIR"
-unset WEFT_ADDRESS WEFT_CLUSTER
+unset WEFT_ADDRESS WEFT_CLUSTER WEFT_TOKEN_FILE
 failures=0
 fail() {
   echo "FAILED: $*"
@@ -94,6 +94,9 @@ expect() {
   [ "$got" = "$want" ] || fail "weft $*: exit code $got instead of $want: $(cat "$tmp/err")"
 }
 expect 0 run "$tmp/good.textproto" --repeat 3
+expect 2 --json frob
+grep -q '"exit_code": 2' "$tmp/out" || fail "usage errors in JSON: $(cat "$tmp/out")"
+expect 2 run "$tmp"
 expect 1 run "$tmp/fails.textproto" --repeat 3
 grep -q 'chosen' "$tmp/err" || fail "the task's message is missing: $(cat "$tmp/err")"
 expect 2 run "$tmp/absent.textproto"
@@ -117,4 +120,18 @@ expect 0 trace good -o "$tmp/t.json"
 expect 0 teardown good
 expect 3 teardown good
 "$weft" down || fail "down"
+unset WEFT_CLUSTER
+
+# --- a cluster with a join token, which also may listen beyond loopback
+echo "a-secret" > "$tmp/token"
+echo "another" > "$tmp/wrong"
+expect 4 up --workers 1 --detach --name guarded --listen 0.0.0.0:0
+expect 0 up --workers 1 --detach --name guarded --listen 0.0.0.0:0 --token-file "$tmp/token"
+expect 4 workers --cluster guarded
+grep -q 'token-file' "$tmp/err" || fail "a missing token: $(cat "$tmp/err")"
+expect 4 workers --cluster guarded --token-file "$tmp/wrong"
+expect 2 workers --cluster guarded --token-file "$tmp/nothing"
+WEFT_TOKEN_FILE="$tmp/token" expect 0 run "$tmp/good.textproto" --repeat 3 --cluster guarded
+expect 0 graphs --cluster guarded --token-file "$tmp/token"
+expect 0 down --name guarded
 [ "$failures" = 0 ] || exit 1

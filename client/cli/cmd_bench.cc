@@ -79,7 +79,7 @@ absl::StatusOr<Measured> RunKind(Client* client, const OverlapKind& kind, const 
     return absl::OkStatus();
   }();
   // By a connection of its own, which Ctrl-C has not cancelled.
-  auto fresh = Client::Connect(client->address());
+  auto fresh = client->Reconnect();
   const absl::Status torn = fresh.ok() ? (*fresh)->Teardown(name, 5) : fresh.status();
   WEFT_RETURN_IF_ERROR(status);
   WEFT_RETURN_IF_ERROR(torn);
@@ -93,7 +93,7 @@ Outcome RunBenchOverlap(const CommonArgs& common, const BenchOverlapArgs& args) 
   std::unique_ptr<TemporaryCluster> cluster;
   const char* env = getenv("WEFT_ADDRESS");
   if (common.address.empty() && common.cluster.empty() && (env == nullptr || *env == '\0')) {
-    auto started = TemporaryCluster::Start(4);
+    auto started = TemporaryCluster::Start(4, common.token_file);
     if (!started.ok()) return Outcome::Of(started.status());
     cluster = *std::move(started);
     where.address = cluster->address();

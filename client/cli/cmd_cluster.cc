@@ -122,6 +122,10 @@ Outcome RunUp(const CommonArgs& common, const UpArgs& args) {
   config.log_level = args.log_level;
   config.verbose = args.verbose;
   config.start_timeout_s = args.timeout_s;
+  auto token = ResolveToken(common.token_file);
+  if (!token.ok()) return Outcome::OfArgument(token.status());
+  config.token = *std::move(token);
+  config.token_file = TokenFile(common.token_file);
   if (!args.state_dir.empty()) config.state_dir = std::filesystem::absolute(args.state_dir).string();
 
   sigset_t signals;

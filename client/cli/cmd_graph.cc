@@ -70,8 +70,8 @@ Outcome ExecuteCompiled(Client* client, const std::string& graph, const ExecuteA
 }
 
 // By a connection of its own: the one in use may have been cancelled, and a teardown is wanted all the same.
-absl::Status TearDownAnew(const std::string& address, const std::string& graph, double drain_s) {
-  auto client = Client::Connect(address);
+absl::Status TearDownAnew(const Client& used, const std::string& graph, double drain_s) {
+  auto client = used.Reconnect();
   if (!client.ok()) return client.status();
   return (*client)->Teardown(graph, drain_s);
 }
@@ -108,7 +108,7 @@ Outcome RunRun(const CommonArgs& common, const RunArgs& args) {
     if (written.ok() && !common.json) Print(absl::StrCat("timeline: ", args.trace_file, "\n"));
   }
   if (!args.keep) {
-    const absl::Status torn = TearDownAnew(client->address(), graph.name(), outcome.ok() ? kDrainAfterSuccessS : kDrainAfterFailureS);
+    const absl::Status torn = TearDownAnew(*client, graph.name(), outcome.ok() ? kDrainAfterSuccessS : kDrainAfterFailureS);
     if (!torn.ok() && !absl::IsNotFound(torn) && outcome.ok()) outcome = Outcome::Of(torn);
   }
   if (common.json) PrintJson(report);

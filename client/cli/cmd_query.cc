@@ -137,17 +137,24 @@ Outcome RunTrace(const CommonArgs& common, const TraceArgs& args) {
   ExecutionRange(timeline->measured, &first, &count);
   const double measured = timeline->measured.SecondsPerExecution();
   const double predicted = timeline->predicted.SecondsPerExecution();
+  int64_t first_predicted = 0, predicted_count = 0;
+  ExecutionRange(timeline->predicted, &first_predicted, &predicted_count);
   if (common.json) {
+    // One execution has no distance to another: null, not 0.
+    const auto per_execution = [](double s, int64_t n) { return n > 1 ? ordered_json(s) : ordered_json(); };
     PrintJson({{"graph", args.graph},
                {"file", args.file},
                {"first_execution", first},
                {"executions", count},
-               {"measured_s", measured},
-               {"predicted_s", predicted},
+               {"measured_s", per_execution(measured, count)},
+               {"predicted_s", per_execution(predicted, predicted_count)},
                {"notes", timeline->measured.notes}});
   } else {
-    Print(absl::StrCat(args.file, ": ", count, " executions from #", first, " on; measured ", FormatSeconds(measured),
-                       " per execution, predicted ", FormatSeconds(predicted), "\n"));
+    Print(absl::StrCat(args.file, ": ", count, count == 1 ? " execution, #" : " executions from #", first,
+                       count > 1 ? absl::StrCat(" on; measured ", FormatSeconds(measured), " per execution") : std::string(),
+                       predicted_count > 1 ? absl::StrCat(count > 1 ? ", predicted " : "; predicted per execution ", FormatSeconds(predicted))
+                                           : std::string(),
+                       "\n"));
     for (const std::string& note : timeline->measured.notes) Print(note + "\n");
   }
   return Outcome();

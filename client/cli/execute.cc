@@ -165,7 +165,8 @@ class Executor {
   void Report() {
     progress_.Clear();
     report_["failed"] = failed_;
-    report_["seconds_per_execution"] = SecondsPerExecution(ends_);
+    // One execution has no distance to another: null, not 0.
+    report_["seconds_per_execution"] = ends_.size() > 1 ? nlohmann::ordered_json(SecondsPerExecution(ends_)) : nlohmann::ordered_json();
   }
 
   Outcome Finish() {
@@ -201,7 +202,9 @@ Outcome ConnectTo(const CommonArgs& common, std::unique_ptr<Client>* client) {
     return absl::IsInvalidArgument(address.status()) ? Outcome::OfArgument(address.status())
                                                      : Outcome(ExitCode::kUnreachable, std::string(address.status().message()));
   }
-  auto connected = Client::Connect(*address);
+  auto token = ResolveToken(common.token_file);
+  if (!token.ok()) return Outcome::OfArgument(token.status());
+  auto connected = Client::Connect(*address, 5, *token);
   if (!connected.ok()) {
     if (absl::IsInvalidArgument(connected.status())) return Outcome::OfArgument(connected.status());
     return Outcome(ExitCode::kUnreachable, std::string(connected.status().message()));

@@ -55,7 +55,7 @@ inline constexpr char kPlanFooter[] = R"(Examples:
   weft plan graph.textproto --workers w0@a,w1@a,w2@b --format json
   weft plan graph.textproto --simulate 20 --in-flight 4 --draw predicted.svg)";
 
-inline constexpr char kBenchFooter[] = R"(Starts a cluster of its own for the measurement; with --address or WEFT_ADDRESS it uses that one, which needs workers w0 to w3.
+inline constexpr char kBenchFooter[] = R"(Starts a cluster of its own for the measurement; with --cluster, --address or WEFT_ADDRESS it uses that one, which needs workers w0 to w3.
 Times are seconds per execution: (end of the last - end of the first) / (n - 1).
 
 Example:

@@ -11,6 +11,7 @@
 #include "client/cli/console.h"
 #include "client/cli/interrupt.h"
 #include "client/cli/version.h"
+#include "common/base/parse.h"
 
 namespace weft {
 namespace {
@@ -50,10 +51,26 @@ Outcome Dispatch(const ParsedArgs& parsed) {
   return outcome;
 }
 
+// Of arguments that do not parse.
+bool WantsJson(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string arg = argv[i];
+    if (arg == "--json") return true;
+    if (arg.rfind("--json=", 0) == 0) return ParseBool("--json", arg.substr(7)).value_or(false);
+  }
+  return false;
+}
+
 int Main(int argc, char** argv) {
   const auto parsed = ParseArgs(std::vector<std::string>(argv + 1, argv + argc));
   if (!parsed.ok()) {
-    Complain(std::string(parsed.status().message()));
+    const std::string message(parsed.status().message());
+    Complain(message);
+    // As below; what else the arguments say is not known.
+    if (WantsJson(argc, argv)) {
+      PrintJson({{"error", message}, {"exit_code", static_cast<int>(ExitCode::kUsage)}});
+      (void)FlushOutput();
+    }
     return static_cast<int>(ExitCode::kUsage);
   }
   if (parsed->help) {

@@ -62,6 +62,7 @@ absl::Status Supervisor::Prepare() {
   d.argv = {driver, "--listen", config_.listen, "--state-dir",
             config_.state_dir.empty() ? dir_.File("state") : config_.state_dir, "--address-file", dir_.File("address"), "--log-level",
             config_.log_level};
+  if (!config_.token_file.empty()) d.argv.insert(d.argv.end(), {"--token-file", config_.token_file});
   d.log = dir_.File("driver.log");
   d.wanted = true;
   children_.push_back(d);
@@ -70,6 +71,7 @@ absl::Status Supervisor::Prepare() {
     w.name = absl::StrCat("w", i);
     // Its driver's address follows when it is known.
     w.argv = {worker, "--name", w.name, "--device", config_.device, "--log-level", config_.log_level};
+    if (!config_.token_file.empty()) w.argv.insert(w.argv.end(), {"--token-file", config_.token_file});
     w.log = dir_.File(absl::StrCat(w.name, ".log"));
     children_.push_back(w);
   }
@@ -145,7 +147,7 @@ void Supervisor::PublishAddress() {
 std::string Supervisor::Missing() {
   if (address_.empty()) return "the driver's address";
   std::vector<std::string> missing;
-  auto client = Client::Connect(address_, 1);
+  auto client = Client::Connect(address_, 1, config_.token);
   if (!client.ok()) return std::string(client.status().message());
   auto list = (*client)->ListWorkers(1);
   if (!list.ok()) return std::string(list.status().message());

@@ -22,6 +22,8 @@ struct ClusterConfig {
   std::string log_level;
   bool verbose = false;   // children's logs go to stderr instead of files
   double start_timeout_s = 30;
+  std::string token_file;  // absolute path; empty: no join token
+  std::string token;       // its content
 };
 
 // How long a child that died waits to be started again: doubles with each death soon after its start, up to a few seconds, and starts

@@ -16,11 +16,12 @@
 
 namespace weft {
 
-absl::StatusOr<std::unique_ptr<TemporaryCluster>> TemporaryCluster::Start(int workers) {
+absl::StatusOr<std::unique_ptr<TemporaryCluster>> TemporaryCluster::Start(int workers, const std::string& token_file) {
   int fds[2];
   if (pipe2(fds, O_CLOEXEC) != 0) return absl::ResourceExhaustedError(absl::StrCat("cannot make a pipe: ", strerror(errno)));
   SpawnOptions options;
   options.argv = {SelfPath(), "up", "--json", "--workers", absl::StrCat(workers), "--name", absl::StrCat("temporary-", getpid())};
+  if (!token_file.empty()) options.argv.insert(options.argv.end(), {"--token-file", token_file});
   options.stdout_fd = fds[1];
   // Not SIGKILL: it is to end its own children and remove its files.
   options.death_signal = SIGTERM;

@@ -14,7 +14,8 @@ class TemporaryCluster {
  public:
   // Returns when all workers are registered. Main thread only (the child dies with the thread that started it). Errors: what `weft up`
   // said on stderr is the cause; Cancelled when interrupted.
-  static absl::StatusOr<std::unique_ptr<TemporaryCluster>> Start(int workers);
+  // `token_file`: as --token-file.
+  static absl::StatusOr<std::unique_ptr<TemporaryCluster>> Start(int workers, const std::string& token_file);
   ~TemporaryCluster();
   TemporaryCluster(const TemporaryCluster&) = delete;
   TemporaryCluster& operator=(const TemporaryCluster&) = delete;

@@ -1,5 +1,6 @@
 #include "client/cpp/calls.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -15,6 +16,7 @@ CallSet::Call::Call(CallSet* set, double timeout_s) : set_(set) {
                           std::chrono::duration_cast<std::chrono::system_clock::duration>(std::chrono::duration<double>(bounded)));
   }
   MutexLock lock(&set_->mu_);
+  if (!set_->token_.empty()) context_.AddMetadata("weft-token", set_->token_);
   set_->contexts_.insert(&context_);
   if (set_->cancelled_) context_.TryCancel();
 }
@@ -22,6 +24,11 @@ CallSet::Call::Call(CallSet* set, double timeout_s) : set_(set) {
 CallSet::Call::~Call() {
   MutexLock lock(&set_->mu_);
   set_->contexts_.erase(&context_);
+}
+
+void CallSet::SetToken(const std::string& token) {
+  MutexLock lock(&mu_);
+  token_ = token;
 }
 
 void CallSet::CancelAll() {

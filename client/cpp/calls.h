@@ -32,12 +32,15 @@ class CallSet {
     grpc::ClientContext context_;
   };
 
+  // Every later call carries it as metadata "weft-token"; an empty one is not sent. Printable ASCII.
+  void SetToken(const std::string& token);
   void CancelAll();
   bool cancelled() const;
 
  private:
   mutable Mutex mu_;
   std::set<grpc::ClientContext*> contexts_ WEFT_GUARDED_BY(mu_);
+  std::string token_ WEFT_GUARDED_BY(mu_);
   bool cancelled_ WEFT_GUARDED_BY(mu_) = false;
 };
 

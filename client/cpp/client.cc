@@ -11,6 +11,7 @@
 #include "client/cpp/chunks.h"
 #include "client/cpp/grpc_session.h"
 #include "common/base/status_macros.h"
+#include "common/base/token_file.h"
 #include "weft/v1/client_service.grpc.pb.h"
 
 namespace weft {
@@ -24,6 +25,7 @@ constexpr int kMaxMessageBytes = 256 << 20;
 
 struct Client::Impl {
   std::string address;
+  std::string token;
   CallSet calls;
   std::unique_ptr<v1::ClientService::Stub> stub;
 
@@ -40,7 +42,9 @@ struct Client::Impl {
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Client::~Client() = default;
 
-absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& address, double timeout_s) {
+absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& address, double timeout_s, const std::string& token) {
+  // gRPC ends the process on metadata that it cannot send.
+  WEFT_RETURN_IF_ERROR(CheckTokenText("token", token));
   if (address.find(':') == std::string::npos) {
     return absl::InvalidArgumentError(
         absl::StrCat("address \"", address, "\" is not host:port, [ipv6]:port or unix:/path"));
@@ -50,10 +54,16 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& addre
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   auto impl = std::make_unique<Impl>();
   impl->address = address;
+  impl->token = token;
+  impl->calls.SetToken(token);
   impl->stub = v1::ClientService::NewStub(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), args));
   std::unique_ptr<Client> client(new Client(std::move(impl)));
   WEFT_RETURN_IF_ERROR(client->ListWorkers(timeout_s).status());
   return client;
+}
+
+absl::StatusOr<std::unique_ptr<Client>> Client::Reconnect(double timeout_s) const {
+  return Connect(impl_->address, timeout_s, impl_->token);
 }
 
 const std::string& Client::address() const { return impl_->address; }

@@ -26,7 +26,10 @@ class Client {
 
   // `address` is "host:port", "[::1]:port" or "unix:/path". Asks the driver once, so that an address at which nobody or somebody else
   // listens is an error here. Sessions must be destroyed before their client.
-  static absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& address, double timeout_s = 5);
+  // `token` is the join token of a driver that has one; every call carries it. Unauthenticated: it is missing or another.
+  static absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& address, double timeout_s = 5, const std::string& token = "");
+  // A second connection to the same driver with the same token, which CancelAll of this one does not touch.
+  absl::StatusOr<std::unique_ptr<Client>> Reconnect(double timeout_s = 5) const;
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;

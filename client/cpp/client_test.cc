@@ -24,6 +24,47 @@ Tensor Bytes(int64_t n) {
   return t;
 }
 
+// Of a call, or empty.
+std::string TokenOf(const grpc::ServerContext& context) {
+  const auto it = context.client_metadata().find("weft-token");
+  return it == context.client_metadata().end() ? "" : std::string(it->second.data(), it->second.size());
+}
+
+// A driver that asks for the token "secret" in every call.
+class GuardedDriver : public v1::ClientService::Service {
+ public:
+  GuardedDriver() {
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+    address_ = absl::StrCat("127.0.0.1:", port);
+  }
+  ~GuardedDriver() override { server_->Shutdown(std::chrono::system_clock::now()); }
+  const std::string& address() const { return address_; }
+
+  grpc::Status ListWorkers(grpc::ServerContext* c, const v1::ListWorkersRequest*, v1::ListWorkersReply*) override { return Check(*c); }
+  grpc::Status Compile(grpc::ServerContext* c, grpc::ServerReader<v1::CompileRequest>*, v1::CompileReply*) override { return Check(*c); }
+  grpc::Status Teardown(grpc::ServerContext* c, const v1::TeardownRequest*, v1::TeardownReply*) override { return Check(*c); }
+  grpc::Status GetTrace(grpc::ServerContext* c, const v1::GetTraceRequest*, grpc::ServerWriter<v1::TraceReply>*) override { return Check(*c); }
+  grpc::Status Execute(grpc::ServerContext* c, grpc::ServerReaderWriter<v1::ExecuteReply, v1::ExecuteRequest>* stream) override {
+    const grpc::Status status = Check(*c);
+    v1::ExecuteReply reply;
+    reply.mutable_opened()->set_max_in_flight(1);
+    if (status.ok()) stream->Write(reply);
+    return status;
+  }
+
+ private:
+  static grpc::Status Check(const grpc::ServerContext& context) {
+    return TokenOf(context) == "secret" ? grpc::Status::OK : grpc::Status(grpc::StatusCode::UNAUTHENTICATED, "another token");
+  }
+
+  std::unique_ptr<grpc::Server> server_;
+  std::string address_;
+};
+
 // Answers as a driver would, by the graph's name: "echo" gives input x back as output y; "fail", "refuse", "stuck", "die" as they say.
 class FakeDriver : public v1::ClientService::Service {
  public:
@@ -212,6 +253,29 @@ TEST_CASE("connect: nobody there, nonsense, and a server that is no driver") {
   auto server = builder.BuildAndStart();
   const auto strange = Client::Connect(absl::StrCat("127.0.0.1:", port), kForever);
   CHECK(strange.status().message().find("no weft driver") != absl::string_view::npos);
+}
+
+TEST_CASE("every call carries the join token, a second connection too") {
+  GuardedDriver driver;
+  for (const char* wrong : {"", "other"}) {
+    CHECK(Client::Connect(driver.address(), kForever, wrong).status().code() == absl::StatusCode::kUnauthenticated);
+  }
+  auto client = Client::Connect(driver.address(), kForever, "secret");
+  REQUIRE(client.ok());
+  CHECK((*client)->Compile(v1::Graph(), {}).ok());
+  CHECK((*client)->Teardown("any").ok());
+  CHECK((*client)->GetTrace("any", 0).ok());
+  CHECK((*client)->OpenSession({.graph = "any"}).ok());
+  (*client)->CancelAll();
+  auto second = (*client)->Reconnect(kForever);
+  REQUIRE(second.ok());
+  CHECK((*second)->Teardown("any").ok());
+}
+
+TEST_CASE("connect: a token that cannot travel is refused before anything is sent") {
+  for (const std::string& token : {std::string("two\nlines"), std::string("nul\0", 4), std::string("\xff"), std::string(5000, 'x')}) {
+    CHECK(Client::Connect("127.0.0.1:1", kForever, token).status().code() == absl::StatusCode::kInvalidArgument);
+  }
 }
 
 TEST_CASE("compile sends large graphs in pieces and returns every problem of a bad one") {

@@ -15,9 +15,9 @@
 namespace weft {
 namespace {
 
-// Waits on `cv` until `ready()`; false when `timeout_s` seconds passed first.
+// Waits on `cv`, with `mu` held, until `ready()`; false when `timeout_s` seconds passed first.
 template <typename F>
-bool WaitUntil(CondVar* cv, Mutex* mu, double timeout_s, const F& ready) {
+bool WaitUntil(CondVar* cv, Mutex* mu, double timeout_s, const F& ready) WEFT_REQUIRES(mu) {
   const Nanos now = Clock::Real()->Now();
   const bool bounded = timeout_s < 1e9;
   const Nanos until = bounded ? now + FromSeconds(std::max(timeout_s, 0.0)) : 0;

@@ -7,12 +7,13 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/ids.h"
 #include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/base/token_file.h"
 #include "driver/cluster/graph_store.h"
 #include "driver/serve/server.h"
 
@@ -38,12 +39,7 @@ int Fail(const absl::Status& s) {
 
 absl::Status ReadToken(Flags* f) {
   if (f->token_file.empty()) return absl::OkStatus();
-  std::ifstream in(f->token_file);
-  std::string token;
-  if (!std::getline(in, token) || token.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("--token-file ", f->token_file, ": no token in its first line"));
-  }
-  f->driver.token = token;
+  WEFT_ASSIGN_OR_RETURN(f->driver.token, ReadTokenFile("--token-file", f->token_file));
   return absl::OkStatus();
 }
 
@@ -106,7 +102,8 @@ int main(int argc, char** argv) {
   app.add_option("--log-level", f.log_level, "trace, debug, info, warn, error, off")->capture_default_str();
   app.add_option("--address-file", f.address_file, "File to which the address is written once it listens");
   app.add_option("--host-id", f.driver.host_id, "Workers with the driver's host id share memory with it; default: a hash of the boot id");
-  app.add_option("--token-file", f.token_file, "File whose first line is the join token; needed to listen beyond loopback");
+  app.add_option("--token-file", f.token_file, "File whose first line is the join token; needed to listen beyond loopback")
+      ->envname("WEFT_TOKEN_FILE");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

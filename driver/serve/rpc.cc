@@ -37,7 +37,7 @@ absl::Status CheckToken(const grpc::ServerContext& context, const std::string& t
   if (token.empty()) return absl::OkStatus();
   const auto it = context.client_metadata().find("weft-token");
   if (it == context.client_metadata().end()) {
-    return absl::UnauthenticatedError("this driver asks for a join token: give the call one (--token-file)");
+    return absl::UnauthenticatedError("this driver asks for a join token: name the file that holds it with --token-file or WEFT_TOKEN_FILE");
   }
   const grpc::string_ref given = it->second;
   // In the same time whatever was given.
