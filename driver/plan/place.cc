@@ -234,7 +234,9 @@ class Placer {
     std::sort(out_.members.begin(), out_.members.end());
     for (size_t i = 1; i < out_.members.size(); ++i) {
       if (out_.members[i].first != out_.members[i - 1].first) continue;
-      const auto [c, w] = out_.members[i].first;
+      // No structured binding: lambdas cannot capture one in every compiler that builds this.
+      const int32_t c = out_.members[i].first.first;
+      const int32_t w = out_.members[i].first.second;
       const auto node = [&](int32_t task) { return g_.nodes[g_.collectives[c].members[task - out_.member_base[c]].node].name; };
       problems_.Add(absl::StrCat("collective ", g_.collectives[c].name, ": members ", node(out_.members[i - 1].second), " and ",
                                  node(out_.members[i].second), " are both on ", c_.workers[w].name,
