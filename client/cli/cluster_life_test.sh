@@ -102,6 +102,7 @@ grep -q 'chosen' "$tmp/err" || fail "the task's message is missing: $(cat "$tmp/
 expect 2 run "$tmp/absent.textproto"
 expect 3 run "$tmp/bad.textproto"
 expect 3 execute good
+grep -q "weft graphs" "$tmp/err" || fail "an unknown graph: $(cat "$tmp/err")"
 expect 4 workers --address 127.0.0.1:1
 expect 5 run "$tmp/slow.textproto" --deadline 0.5
 "$weft" run "$tmp/slow.textproto" > "$tmp/out" 2>&1 &

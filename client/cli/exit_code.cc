@@ -7,8 +7,9 @@ Outcome Outcome::Of(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kOk:
       return Outcome();
+    case absl::StatusCode::kNotFound:  // no such graph
+      return Outcome(ExitCode::kInvalidGraph, message + "; `weft graphs` lists those that are compiled");
     case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kNotFound:           // no such graph
     case absl::StatusCode::kAlreadyExists:      // the graph's name is taken
     case absl::StatusCode::kResourceExhausted:  // a byte limit, or too large a plan
       return Outcome(ExitCode::kInvalidGraph, std::move(message));
