@@ -111,7 +111,7 @@ TEST_CASE("kill -9 of a worker while executions run, over shared memory") {
   CheckKillIsTold(d, "g", 3, false, [&] { d.KillWorker(1); }, "w1");
   CHECK(d.Dial()->ListWorkers().ok());
   d.StartWorker(1);
-  d.AwaitWorkers(3);
+  d.AwaitWorkers();
   CheckRuns(d, "again", 3, false);
 }
 
@@ -120,7 +120,7 @@ TEST_CASE("kill -9 of a worker in links and collectives between hosts") {
   for (int victim = 0; victim < 3; ++victim) {
     CheckKillIsTold(d, absl::StrCat("g", victim), 3, true, [&] { d.KillWorker(victim); }, absl::StrCat("w", victim));
     d.StartWorker(victim);
-    d.AwaitWorkers(3);
+    d.AwaitWorkers();
     CheckRuns(d, absl::StrCat("again", victim), 3, true);
   }
 }
@@ -160,7 +160,7 @@ TEST_CASE("kill -9 of the driver: workers stay, come back to the next one, and n
   CHECK_FALSE((*session)->Wait(handles.back(), 20).ok());
   CHECK(Seconds(killed) < 1.0);
   d.StartDriver();
-  d.AwaitWorkers(3);
+  d.AwaitWorkers();
   CHECK(kill(worker, 0) == 0);
   CheckRuns(d, "again", 3, true);
 }
@@ -222,7 +222,7 @@ TEST_CASE("kill -9 of a worker in the middle of bootstrap: the compile fails and
   CHECK(Seconds(killed) < 1.0);
   CHECK_THAT(std::string(s.message()), Contains("w1"));
   d.StartWorker(1);
-  d.AwaitWorkers(3);
+  d.AwaitWorkers();
   CheckRuns(d, "again", 3, false);
 }
 

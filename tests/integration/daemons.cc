@@ -10,6 +10,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <stdexcept>
 #include <thread>
@@ -36,6 +37,23 @@ std::string ReadFile(const std::string& path) {
   return s.str();
 }
 
+// Every process started here carries this in its environment, and so do its own children.
+std::string Mark() { return "WEFT_STARTED_BY_TEST=" + std::to_string(getpid()); }
+
+// Ended and not yet reaped counts as not running, which kill(pid, 0) would not tell.
+bool Runs(pid_t pid) {
+  if (pid <= 0) return false;
+  siginfo_t info = {};
+  return waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0;
+}
+
+void KillAndReap(pid_t* pid) {
+  if (*pid <= 0) return;
+  kill(*pid, SIGKILL);
+  waitpid(*pid, nullptr, 0);
+  *pid = -1;
+}
+
 void Pause() { std::this_thread::sleep_for(std::chrono::milliseconds(10)); }
 
 }  // namespace
@@ -44,15 +62,23 @@ Daemons::Daemons(const std::vector<std::string>& hosts, const std::string& drive
   char dir[] = "/tmp/weft-test-XXXXXX";
   if (mkdtemp(dir) == nullptr) throw std::runtime_error("no temporary directory");
   dir_ = dir;
-  StartDriver();
   workers_.assign(hosts.size(), -1);
-  for (size_t i = 0; i < hosts.size(); ++i) StartWorker(static_cast<int>(i));
-  AwaitWorkers(static_cast<int>(hosts.size()));
+  try {
+    StartDriver();
+    for (size_t i = 0; i < hosts.size(); ++i) StartWorker(static_cast<int>(i));
+    AwaitWorkers();
+  } catch (...) {
+    EndAll();
+    throw;
+  }
 }
 
-Daemons::~Daemons() {
-  for (size_t i = 0; i < workers_.size(); ++i) KillWorker(static_cast<int>(i));
-  KillDriver();
+Daemons::~Daemons() { EndAll(); }
+
+void Daemons::EndAll() {
+  for (pid_t& pid : clis_) KillAndReap(&pid);
+  for (pid_t& pid : workers_) KillAndReap(&pid);
+  KillAndReap(&driver_);
   std::error_code ignored;
   std::filesystem::remove_all(dir_, ignored);
 }
@@ -67,6 +93,13 @@ pid_t Daemons::Spawn(const std::string& binary, const std::vector<std::string>& 
   std::vector<char*> argv = {const_cast<char*>(binary.c_str())};
   for (const std::string& a : args) argv.push_back(const_cast<char*>(a.c_str()));
   argv.push_back(nullptr);
+  // All that allocates is done before the fork: this process may have threads.
+  const std::string mark = Mark();
+  std::vector<char*> env = {const_cast<char*>(mark.c_str())};
+  for (char** e = environ; *e != nullptr; ++e) {
+    if (std::string(*e).rfind("WEFT_", 0) != 0) env.push_back(*e);  // no setting of whoever runs the test reaches its cluster
+  }
+  env.push_back(nullptr);
   const std::string log_path = dir_ + "/" + log + ".log";
   const pid_t parent = getpid();
   const pid_t pid = fork();
@@ -76,7 +109,7 @@ pid_t Daemons::Spawn(const std::string& binary, const std::vector<std::string>& 
     const int fd = open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
     dup2(fd, 1);
     dup2(fd, 2);
-    execv(binary.c_str(), argv.data());
+    execve(binary.c_str(), argv.data(), env.data());
     _exit(127);
   }
   if (pid < 0) throw std::runtime_error("cannot fork");
@@ -105,37 +138,75 @@ void Daemons::SignalWorker(int i, int signal) const {
   if (workers_[i] > 0) kill(workers_[i], signal);
 }
 
-void Daemons::KillWorker(int i) {
-  if (workers_[i] <= 0) return;
-  kill(workers_[i], SIGKILL);
-  waitpid(workers_[i], nullptr, 0);
-  workers_[i] = -1;
+void Daemons::KillWorker(int i) { KillAndReap(&workers_[i]); }
+
+void Daemons::KillDriver() { KillAndReap(&driver_); }
+
+bool Daemons::WorkerRuns(int i) const { return Runs(workers_[i]); }
+
+bool Daemons::DriverRuns() const { return Runs(driver_); }
+
+pid_t Daemons::StartCli(const std::vector<std::string>& args) {
+  std::vector<std::string> all = {"--address", address_};
+  all.insert(all.end(), args.begin(), args.end());
+  clis_.push_back(Spawn(BinaryPath("client/cli/weft"), all, "cli"));
+  return clis_.back();
 }
 
-void Daemons::KillDriver() {
-  if (driver_ <= 0) return;
-  kill(driver_, SIGKILL);
-  waitpid(driver_, nullptr, 0);
-  driver_ = -1;
+void Daemons::KillCli(pid_t pid) {
+  for (pid_t& p : clis_) {
+    if (p == pid) KillAndReap(&p);
+  }
 }
 
-void Daemons::AwaitWorkers(int alive) const {
+void Daemons::AwaitWorkers() const {
   const std::unique_ptr<Client> client = Dial();
   const Nanos until = Clock::Real()->Now() + kPatience;
   std::string seen;
   while (Clock::Real()->Now() < until) {
     const absl::StatusOr<v1::ListWorkersReply> reply = client->ListWorkers();
+    bool all = reply.ok();
     if (reply.ok()) {
       seen = reply->DebugString();
-      int n = 0;
-      for (const v1::WorkerInfo& w : reply->worker()) n += w.state() == "alive";
-      if (n >= alive) return;
+      std::map<std::string, int64_t> alive;
+      for (const v1::WorkerInfo& w : reply->worker()) {
+        if (w.state() == "alive") alive[w.name()] = w.pid();
+      }
+      for (size_t i = 0; i < workers_.size(); ++i) {
+        const auto it = alive.find("w" + std::to_string(i));
+        all &= workers_[i] <= 0 || (it != alive.end() && it->second == workers_[i]);
+      }
     } else {
       seen = std::string(reply.status().message());
     }
+    if (all) return;
     Pause();
   }
-  throw std::runtime_error("not all workers came up: " + seen);
+  std::string logs;
+  for (size_t i = 0; i < workers_.size(); ++i) logs += Log("w" + std::to_string(i));
+  throw std::runtime_error("not all workers came up: " + seen + "\n" + logs);
+}
+
+std::vector<pid_t> Daemons::Leftovers() {
+  std::vector<pid_t> out;
+  const std::string mark = Mark();
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    const std::string environment = '\0' + ReadFile(entry.path().string() + "/environ");
+    bool left = environment.find('\0' + mark + '\0') != std::string::npos;
+    // A zombie has no environment any more; but only this process's own can be left by it.
+    std::istringstream status(ReadFile(entry.path().string() + "/status"));
+    bool zombie = false, child = false;
+    for (std::string line; std::getline(status, line);) {
+      zombie |= line.rfind("State:\tZ", 0) == 0;
+      child |= line == "PPid:\t" + std::to_string(getpid());
+    }
+    left |= zombie && child;
+    if (left) out.push_back(static_cast<pid_t>(std::stol(name)));
+  }
+  return out;
 }
 
 std::string Daemons::Log(const std::string& name) const { return ReadFile(dir_ + "/" + name + ".log"); }

@@ -18,6 +18,7 @@ class Daemons {
   // One worker per host id, named w0, w1, ...; the driver is on `driver_host`. Returns when all have registered; throws with words when
   // that takes more than 20 s.
   explicit Daemons(const std::vector<std::string>& hosts, const std::string& driver_host = "h0");
+  // Kills and reaps every process it started.
   ~Daemons();
   Daemons(const Daemons&) = delete;
   Daemons& operator=(const Daemons&) = delete;
@@ -33,12 +34,25 @@ class Daemons {
   void StartWorker(int i);
   // On the former port.
   void StartDriver();
-  // Until as many workers as this are alive, for at most 20 s; then throws with what the driver says.
-  void AwaitWorkers(int alive) const;
-  // What a daemon has logged: "driver", "w0", ...
+  // Until every worker process that this object runs is alive to the driver under its own pid (not as an earlier process of its name), for at
+  // most 20 s; then throws with what the driver says.
+  void AwaitWorkers() const;
+  // Whether the worker's process runs: not ended, nor a zombie.
+  bool WorkerRuns(int i) const;
+  bool DriverRuns() const;
+  // The command line as a process of its own, connected to this driver. Ends with the cluster at the latest.
+  pid_t StartCli(const std::vector<std::string>& args);
+  void KillCli(pid_t pid);
+  // What a process has written: "driver", "w0", ..., "cli".
   std::string Log(const std::string& name) const;
+  // Removed at the end, with all that is in it.
+  const std::string& dir() const { return dir_; }
+
+  // Processes started by any such object of this test process, or by their children, that are still there; zombies too.
+  static std::vector<pid_t> Leftovers();
 
  private:
+  void EndAll();
   pid_t Spawn(const std::string& binary, const std::vector<std::string>& args, const std::string& log) const;
 
   const std::vector<std::string> hosts_;
@@ -47,6 +61,7 @@ class Daemons {
   std::string address_ = "127.0.0.1:0";
   pid_t driver_ = -1;
   std::vector<pid_t> workers_;
+  std::vector<pid_t> clis_;
 };
 
 }  // namespace weft
