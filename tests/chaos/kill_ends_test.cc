@@ -1,0 +1,184 @@
+// The driver and clients are killed; workers are stopped and go on.
+
+#include <signal.h>
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <fstream>
+#include <future>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "tests/chaos/chaos.h"
+
+namespace weft {
+namespace {
+
+using Catch::Matchers::Contains;
+
+template <typename F>
+bool Within(double seconds, const F& holds) {
+  const Nanos since = Clock::Real()->Now();
+  while (!holds()) {
+    if (SecondsSince(since) > seconds) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return true;
+}
+
+v1::GraphInfo InfoOf(Client* client, const std::string& graph) {
+  const auto reply = client->ListGraphs();
+  if (reply.ok()) {
+    for (const v1::GraphInfo& g : reply->graph()) {
+      if (g.name() == graph) return g;
+    }
+  }
+  return {};
+}
+
+std::string StateOf(Client* client, const std::string& worker) {
+  const auto reply = client->ListWorkers();
+  if (reply.ok()) {
+    for (const v1::WorkerInfo& w : reply->worker()) {
+      if (w.name() == worker) return w.state();
+    }
+  }
+  return "";
+}
+
+void KillDriverTwice(const std::vector<std::string>& hosts, const std::function<v1::Graph(const std::string&)>& make) {
+  Daemons d(hosts);
+  for (int round = 0; round < 2; ++round) {
+    CheckKillIsTold(d, make(absl::StrCat("g", round)), 0.004 * round, [&] { d.KillDriver(); }, d.address());
+    d.StartDriver();
+    d.AwaitWorkers();  // by their pids: they are the same processes
+    for (size_t w = 0; w < hosts.size(); ++w) CHECK(d.WorkerRuns(static_cast<int>(w)));
+    CheckRuns(d, make(absl::StrCat("again", round)));
+  }
+}
+
+TEST_CASE_METHOD(LeavesNothing, "kill -9 of the driver: workers stay, come back to the next one, and new graphs run") {
+  KillDriverTwice({"h0", "h0", "h0"}, [](const std::string& name) { return Chain(name, 3, false); });
+  KillDriverTwice({"h0", "h1", "h2"}, [](const std::string& name) { return Chain(name, 3, true); });
+  KillDriverTwice({"h0", "h0", "h1"}, [](const std::string& name) { return Bulk(name, 3, true); });
+}
+
+TEST_CASE_METHOD(LeavesNothing, "kill -9 of the driver in the middle of bootstrap") {
+  Daemons d({"h0", "h1", "h0"});
+  d.SignalWorker(1, SIGSTOP);
+  const std::unique_ptr<Client> client = d.Dial();
+  std::future<absl::Status> compiled =
+      std::async(std::launch::async, [&] { return client->Compile(Chain("g", 3, true), {}).status(); });
+  CHECK(compiled.wait_for(std::chrono::milliseconds(300)) == std::future_status::timeout);
+  const Nanos killed = Clock::Real()->Now();
+  d.KillDriver();
+  const absl::Status s = compiled.get();
+  CHECK(SecondsSince(killed) < 1.0);
+  CHECK_THAT(std::string(s.message()), Contains(d.address()));
+  d.SignalWorker(1, SIGCONT);
+  d.StartDriver();
+  d.AwaitWorkers();
+  CheckRuns(d, Chain("again", 3, true));
+}
+
+TEST_CASE_METHOD(LeavesNothing, "kill -9 of a client's process: its graph goes on for others") {
+  for (const std::vector<std::string>& hosts : {std::vector<std::string>{"h0", "h0"}, std::vector<std::string>{"h1", "h2"}}) {
+    Daemons d(hosts);
+    const std::unique_ptr<Client> client = d.Dial();
+    REQUIRE(client->Compile(Chain("g", 2, true, 0.002), {}).ok());
+    for (int round = 0; round < 3; ++round) {
+      const int64_t before = InfoOf(client.get(), "g").executions_done();
+      const pid_t pid = d.StartCli({"execute", "g", "--repeat", "1000000", "--in-flight", "4"});
+      if (!Within(10, [&] { return InfoOf(client.get(), "g").executions_done() > before + 2 + round; })) FAIL(d.Log("cli"));
+      d.KillCli(pid);
+      // What it had under way ends, and its places are free.
+      CHECK(Within(1, [&] {
+        const v1::GraphInfo g = InfoOf(client.get(), "g");
+        return g.executions_admitted() == g.executions_done();
+      }));
+      CHECK(InfoOf(client.get(), "g").state() == "ready");
+      auto session = client->OpenSession({"g"});
+      REQUIRE(session.ok());
+      for (int k = 0; k < 20; ++k) {
+        const auto h = (*session)->Submit({});
+        REQUIRE(h.ok());
+        const auto r = (*session)->Wait(*h, 5);
+        REQUIRE(r.ok());
+        CHECK(r->ok());
+      }
+      CHECK((*session)->Close(5).ok());
+    }
+    CHECK(client->Teardown("g").ok());
+    CheckRuns(d, Chain("again", 2, true));
+  }
+}
+
+TEST_CASE_METHOD(LeavesNothing, "kill -9 of a client's process while its graph is compiled: the cluster is not held up") {
+  Daemons d({"h0", "h0"});
+  const std::unique_ptr<Client> client = d.Dial();
+  std::ofstream(d.dir() + "/g.textproto") << Chain("g", 2, false).DebugString();
+  d.SignalWorker(1, SIGSTOP);
+  const pid_t pid = d.StartCli({"compile", d.dir() + "/g.textproto"});
+  if (!Within(10, [&] { return InfoOf(client.get(), "g").state() == "bootstrapping"; })) FAIL(d.Log("cli"));
+  d.KillCli(pid);
+  CHECK(client->ListWorkers().ok());
+  d.SignalWorker(1, SIGCONT);
+  // Given up or ready, but not in between for ever.
+  CHECK(Within(10, [&] {
+    const std::string state = InfoOf(client.get(), "g").state();
+    return state != "compiling" && state != "bootstrapping" && state != "tearing-down";
+  }));
+  CheckRuns(d, Chain("again", 2, false));
+}
+
+void StopAndContinue(const std::vector<std::string>& hosts, bool collective) {
+  Daemons d(hosts);
+  const std::unique_ptr<Client> client = d.Dial();
+  REQUIRE(client->Compile(Chain("g", 2, collective), {}).ok());
+  auto session = client->OpenSession({"g"});
+  REQUIRE(session.ok());
+  std::vector<ClientSession::Handle> handles;
+  for (int k = 0; k < 100; ++k) handles.push_back(*(*session)->Submit({}));
+  REQUIRE((*session)->Wait(handles[0], 20).ok());
+  d.SignalWorker(1, SIGSTOP);
+  CHECK(Within(20, [&] {
+    const auto view = client->Inspect("g");
+    REQUIRE(view.ok());
+    bool called = false;
+    for (const v1::WorkerView& v : view->view()) called |= v.worker() == "w1" && v.problem().find("unresponsive") != std::string::npos;
+    return called;
+  }));
+  CHECK(StateOf(client.get(), "w1") == "unresponsive");
+  CHECK(StateOf(client.get(), "w0") == "alive");
+  CHECK(InfoOf(client.get(), "g").state() == "ready");
+  CHECK_FALSE((*session)->Ready(handles.back()));
+  d.SignalWorker(1, SIGCONT);
+  for (size_t k = 1; k < handles.size(); ++k) {
+    const auto r = (*session)->Wait(handles[k], 20);
+    if (!r.ok()) FAIL("execution " << k << ": " << std::string(r.status().message()));
+    CHECK(r->ok());
+  }
+  CHECK(Within(5, [&] { return StateOf(client.get(), "w1") == "alive"; }));
+  CHECK(d.WorkerRuns(1));
+}
+
+TEST_CASE_METHOD(LeavesNothing, "a stopped worker fails nothing, is called unresponsive, and goes on") {
+  StopAndContinue({"h0", "h0"}, false);
+  StopAndContinue({"h0", "h1"}, true);
+}
+
+TEST_CASE_METHOD(LeavesNothing, "kill -9 of a stopped worker is told as any other") {
+  Daemons d({"h0", "h0", "h1"});
+  const pid_t pid = d.worker_pid(2);
+  CheckKillIsTold(d, Chain("g", 3, true), 0.01, [&] {
+    d.SignalWorker(2, SIGSTOP);
+    d.KillWorker(2);
+  }, WorkerGone(2, pid));
+  CheckSurvivors(d, 3, 2);
+  d.StartWorker(2);
+  d.AwaitWorkers();
+  CheckRuns(d, Chain("again", 3, true));
+}
+
+}  // namespace
+}  // namespace weft
