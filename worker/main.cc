@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <cstdio>
 #include <thread>
 
@@ -34,6 +35,7 @@ struct Flags {
 
 constexpr int kUsage = 2;
 constexpr int kUnreachable = 4;
+constexpr auto kHardStop = std::chrono::seconds(5);
 
 int Fail(int code, const absl::Status& s) {
   std::fprintf(stderr, "weft-worker: %s\n", std::string(s.message()).c_str());
@@ -90,8 +92,8 @@ int Main(const Flags& f) {
   eo.spin = FromSeconds(*spin);
   eo.on_failed = [&](const std::string& graph, const absl::Status& cause) { agent_pointer->OnGraphFailed(graph, cause); };
   eo.on_completed = [&](const std::string& graph, int64_t n) { agent_pointer->OnGraphCompleted(graph, n); };
-  Executor executor(eo);
-  env.executor = &executor;
+  auto executor = std::make_unique<Executor>(eo);
+  env.executor = executor.get();
 
   Agent::Options ao;
   ao.driver = f.driver;
@@ -105,18 +107,25 @@ int Main(const Flags& f) {
   {
     Agent agent(ao, &env);
     agent_pointer = &agent;
-    executor.Start();
+    executor->Start();
     std::thread watcher([&] {
       int sig = 0;
       sigwait(&signals, &sig);
+      // A call of an actor that never returns cannot be ended by anyone else.
+      std::thread([] {
+        std::this_thread::sleep_for(kHardStop);
+        spdlog::error("the worker did not stop in time, since a call of an actor does not return; it ends now");
+        _exit(1);
+      }).detach();
       agent.Stop();
     });
     status = agent.Run();
     // Wakes the watcher when Run ended by itself; harmless otherwise.
     pthread_kill(watcher.native_handle(), SIGTERM);
     watcher.join();
+    // The loop calls back into the agent, so it ends first; by now the agent has taken its graphs out of it.
+    executor.reset();
   }
-  // The agent took its graphs out of the executor; the executor ends before what it uses.
   if (!status.ok()) {
     return Fail(absl::IsAlreadyExists(status) || absl::IsInvalidArgument(status) ? kUsage : kUnreachable, status);
   }

@@ -32,6 +32,7 @@ nlohmann::ordered_json ToJson(const v1::CompileReply& reply) {
   for (const v1::Input& input : reply.inputs()) {
     json["inputs"].push_back({{"name", input.name()}, {"dtype", v1::DType_Name(input.dtype())}, {"shape", input.shape()}});
   }
+  json["warnings"] = std::vector<std::string>(reply.warning().begin(), reply.warning().end());
   json["outputs"] = nlohmann::ordered_json::array();
   for (const v1::Output& output : reply.outputs()) json["outputs"].push_back(output.name());
   return json;
@@ -58,6 +59,7 @@ Outcome Compile(Client* client, const v1::Graph& graph, bool trace, v1::CompileR
   }
   if (!compiled.ok()) return Outcome::Of(compiled.status());
   *reply = *std::move(compiled);
+  for (const std::string& w : reply->warning()) Complain(absl::StrCat("warning: graph \"", reply->graph(), "\": ", w));
   return Outcome();
 }
 

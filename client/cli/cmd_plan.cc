@@ -16,6 +16,7 @@
 #include "common/base/parse.h"
 #include "common/classes/signature.h"
 #include "common/plan/plan_text.h"
+#include "driver/graph/warnings.h"
 #include "driver/plan/compiler.h"
 #include "driver/simulate/simulator.h"
 #include "driver/simulate/timeline.h"
@@ -86,6 +87,7 @@ Outcome RunPlan(const CommonArgs& common, const PlanArgs& args) {
   if (!plan.ok()) {
     return Outcome(ExitCode::kInvalidGraph, absl::StrCat(args.graph_file, ":\n", std::string(plan.status().message())));
   }
+  for (const std::string& w : GraphWarnings(graph)) Complain(absl::StrCat("warning: ", args.graph_file, ": ", w));
   if (args.timing) {
     for (const auto& [pass, seconds] : times.passes) Complain(absl::StrFormat("%-10s %s", pass, FormatSeconds(seconds)));
   }

@@ -5,6 +5,7 @@
 #include "common/base/ids.h"
 #include "common/base/log.h"
 #include "driver/cluster/coordinator.h"
+#include "driver/graph/warnings.h"
 
 namespace weft {
 namespace {
@@ -167,6 +168,7 @@ std::string Coordinator::Compile(const v1::Graph& graph, bool trace, GraphRecord
       g.reply.set_compile_s(ToSeconds(clock_->Now() - began));
       *g.reply.mutable_outputs() = graph.output();
       *g.reply.mutable_inputs() = graph.input();
+      for (const std::string& w : GraphWarnings(graph)) g.reply.add_warning(w);
       BeginBootstrap(&g, std::move(pieces), &after);
     }
   }

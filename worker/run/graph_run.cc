@@ -17,17 +17,16 @@ constexpr int kReleasedPattern = 0xDB;
 
 absl::StatusOr<std::unique_ptr<GraphRun>> GraphRun::Create(LoadedGraph loaded, const Options& options) {
   // The program points into the plan, so it is built from the plan at its final place.
-  std::unique_ptr<GraphRun> run(new GraphRun(std::move(loaded), options, Program()));
+  std::unique_ptr<GraphRun> run(new GraphRun(std::move(loaded), options));
   WEFT_ASSIGN_OR_RETURN(run->program_, BuildProgram(run->loaded_.plan));
   WEFT_RETURN_IF_ERROR(run->Prepare());
   return run;
 }
 
-GraphRun::GraphRun(LoadedGraph loaded, const Options& options, Program program)
+GraphRun::GraphRun(LoadedGraph loaded, const Options& options)
     : loaded_(std::move(loaded)),
       clock_(options.clock),
       device_(options.device),
-      program_(std::move(program)),
       trace_(options.trace_capacity) {}
 
 GraphRun::~GraphRun() {

@@ -107,7 +107,7 @@ class GraphRun {
     Nanos since = 0;        // last issue or completion
   };
 
-  GraphRun(LoadedGraph loaded, const Options& options, Program program);
+  GraphRun(LoadedGraph loaded, const Options& options);
   absl::Status Prepare();
   absl::Status PrepareOp(int i);
 
@@ -141,7 +141,6 @@ class GraphRun {
   std::vector<Lane> lanes_;
   TraceRecorder trace_;
   absl::Status failure_;
-  bool ports_dropped_ = false;
   int64_t admitted_ = -1;
   int64_t completed_ = 0;
   int64_t progress_ = 0;

@@ -10,16 +10,13 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/ids.h"
 #include "common/base/log.h"
+#include "worker/session/grpc_status.h"
 
 namespace weft {
 namespace {
 
 constexpr Nanos kFirstBackoff = 50'000'000;
 constexpr Nanos kLastBackoff = kNanosPerSecond;
-
-absl::Status FromGrpc(const grpc::Status& s) {
-  return absl::Status(static_cast<absl::StatusCode>(s.error_code()), s.error_message());
-}
 
 bool IsForGood(const absl::Status& s) {
   return absl::IsPermissionDenied(s) || absl::IsInvalidArgument(s) || absl::IsUnauthenticated(s);
@@ -68,6 +65,7 @@ absl::Status Agent::Run() {
     if (!stop_.load()) stopped_.WaitFor(&mu_, std::chrono::nanoseconds(backoff));
     backoff = std::min(backoff * 2, kLastBackoff);
   }
+  DropAllGraphs(absl::CancelledError("the worker shuts down"));
   return absl::OkStatus();
 }
 
@@ -178,7 +176,9 @@ void Agent::Handle(const v1::DriverMessage& m) {
       Unload(m.unload().graph(), m.unload().attempt(), /*reply=*/true);
       return;
     case v1::DriverMessage::kAbort: {
-      const absl::Status cause(static_cast<absl::StatusCode>(m.abort().code() == 0 ? 10 : m.abort().code()), m.abort().message());
+      // An abort is none without an error: a code that says OK becomes Aborted.
+      const auto code = static_cast<absl::StatusCode>(m.abort().code());
+      const absl::Status cause(code == absl::StatusCode::kOk ? absl::StatusCode::kAborted : code, m.abort().message());
       if (GraphSession* g = find(m.abort().graph(), m.abort().attempt())) {
         g->Cancel(cause);
         env_->executor->Abort(m.abort().graph(), cause);

@@ -31,11 +31,11 @@ class Agent {
     Nanos refused_timeout = 15 * kNanosPerSecond;
   };
 
-  // `env` (devices, hub, executor, clock) outlives the agent.
+  // `env` (devices, hub, clock) outlives the agent; the executor, whose callbacks lead here, ends after Run and before the agent.
   Agent(Options options, WorkerEnv* env);
   ~Agent();
 
-  // Until Stop: OK. Otherwise why the driver refuses this worker for good (PermissionDenied, InvalidArgument, AlreadyExists).
+  // Until Stop: OK, and no graph of this agent is in the executor any more. Otherwise why the driver refuses this worker for good (PermissionDenied, InvalidArgument, AlreadyExists).
   absl::Status Run();
   // From any thread but a signal handler.
   void Stop();

@@ -6,17 +6,13 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
+#include "worker/session/grpc_status.h"
 
 namespace weft {
 namespace {
 
 // The driver answers late by itself; this is for a driver that does not answer at all.
 constexpr auto kGrace = std::chrono::seconds(2);
-
-absl::Status FromGrpc(const grpc::Status& s, const std::string& what) {
-  if (s.ok()) return absl::OkStatus();
-  return absl::Status(static_cast<absl::StatusCode>(s.error_code()), absl::StrCat("driver's store, ", what, ": ", s.error_message()));
-}
 
 }  // namespace
 
@@ -30,7 +26,7 @@ absl::Status DriverStore::Set(const std::string& key, const std::string& value) 
   request.set_key(key);
   request.set_value(value);
   v1::StoreSetReply reply;
-  return FromGrpc(stub_->StoreSet(&context, request, &reply), absl::StrCat("set ", key));
+  return FromGrpc(stub_->StoreSet(&context, request, &reply), absl::StrCat("driver's store, set ", key));
 }
 
 absl::StatusOr<std::vector<std::string>> DriverStore::Get(const std::vector<std::string>& keys, Nanos timeout) {
@@ -44,7 +40,7 @@ absl::StatusOr<std::vector<std::string>> DriverStore::Get(const std::vector<std:
   for (const std::string& k : keys) request.add_key(k);
   request.set_timeout_s(ToSeconds(bounded));
   v1::StoreGetReply reply;
-  const absl::Status s = FromGrpc(stub_->StoreGet(&context, request, &reply), absl::StrCat("get of ", keys.size(), " keys"));
+  const absl::Status s = FromGrpc(stub_->StoreGet(&context, request, &reply), absl::StrCat("driver's store, get of ", keys.size(), " keys"));
   if (!s.ok()) return s;
   if (reply.value_size() != static_cast<int>(keys.size())) {
     return absl::InternalError(absl::StrCat("driver's store: ", reply.value_size(), " values came for ", keys.size(), " keys"));
