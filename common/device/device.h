@@ -45,6 +45,9 @@ class Device {
 
   virtual std::string kind() const = 0;  // "cpu", "cuda"
 
+  // To be called by each thread before it uses the device or what was made of it.
+  virtual void BindThread() {}
+
   // `lane` decides the priority where the device has any.
   virtual absl::StatusOr<std::unique_ptr<Stream>> NewStream(v1::LaneKind lane) = 0;
 
@@ -57,6 +60,9 @@ class Device {
 
   // Whether Stream::WaitFor can wait for this event on the device, so that the loop need not wait for it on the host.
   virtual bool CanWaitFor(const EventRef& event) const = 0;
+
+  // Whether events become ready without ringing any doorbell, so that the loop must ask while something is under way.
+  virtual bool Polls() const { return false; }
 
   // First unrecoverable error of the device, such as an illegal address; OK while it works. The worker then exits.
   virtual absl::Status Health() const { return absl::OkStatus(); }

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/device/cuda/api/kernels_api.h"
 #include "common/device/device.h"
 #include "common/tensor/tensor.h"
 #include "weft/v1/graph.pb.h"
@@ -31,6 +32,11 @@ class CallContext {
   virtual void Hold(Nanos duration) = 0;
   // The stream of the compute lane; its native() is the cudaStream_t on CUDA.
   virtual Stream* stream() const = 0;
+  // CUDA: where a method puts an error that only the device finds, behind output 0; made when that output is allocated. nullptr where the plan
+  // has no such words.
+  virtual DeviceStatus* device_status() const { return nullptr; }
+  // CUDA: the execution's number for a kernel.
+  virtual ExecutionNumber execution_number() const { return {nullptr, execution()}; }
 };
 
 class Actor {

@@ -1,43 +1,68 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 
+#include "common/device/cuda/api/plugin.h"
 #include "common/device/device.h"
 
 namespace weft {
 
-// One GPU. Streams are CUDA streams, those of transfers at the highest priority; events carry no timing and come from a pool, so that an
-// op in steady state allocates nothing on the device. Used by the loop's thread, which alone launches.
+// One GPU. Streams are CUDA streams, those of transfers at the highest priority; events carry no timing (unless asked) and come from a pool, so that
+// an op in steady state allocates nothing on the device. Streams and events are used by the loop's thread, which alone launches; the rest is
+// thread-safe after BindThread.
 //
 // The device waits for its own events, so ops are issued ahead of their inputs' completion, up to QueueDepth a lane.
 class CudaDevice : public Device {
  public:
   static constexpr int kQueueDepth = 64;
 
-  // Takes GPU `ordinal` for this process. Unavailable when there is no driver or no GPU, or the driver is too old for the runtime; InvalidArgument when
-  // there are fewer GPUs. The message says which and what to do.
-  static absl::StatusOr<std::unique_ptr<CudaDevice>> Create(int ordinal);
+  // Takes GPU `ordinal` for this process, and loads all kernels. `plugin` and `clock` outlive it. Unavailable when there is no driver or no GPU, or the driver is
+  // too old for the runtime; InvalidArgument when there are fewer GPUs. The message says which and what to do.
+  static absl::StatusOr<std::unique_ptr<CudaDevice>> Create(const CudaPlugin& plugin, const Clock* clock, int ordinal);
   ~CudaDevice() override;
 
   std::string kind() const override { return "cuda"; }
+  void BindThread() override;
   absl::StatusOr<std::unique_ptr<Stream>> NewStream(v1::LaneKind lane) override;
   // cudaMalloc, not a stream-ordered pool: the memory can be opened by other processes through CUDA IPC.
   absl::StatusOr<std::shared_ptr<void>> Allocate(size_t bytes) override;
   int QueueDepth() const override { return kQueueDepth; }
   bool CanWaitFor(const EventRef& event) const override;
+  bool Polls() const override { return true; }
   absl::Status Health() const override;
 
   int ordinal() const { return ordinal_; }
+  const CudaDeviceInfo& info() const { return info_; }
+  CudaApi* api() const { return plugin_.cuda; }
+  KernelsApi* kernels() const { return plugin_.kernels; }
+  NcclApi* nccl() const { return plugin_.nccl; }  // nullptr: nccl_problem()
+  const char* nccl_problem() const { return plugin_.nccl_problem; }
+
+  // OK for kCudaSuccess; otherwise an error that says what was done and what CUDA says: ResourceExhausted for memory, else Internal. A code
+  // after which every later call of the process fails is remembered for Health().
+  absl::Status Check(int code, const std::string& what) const;
+
+  // An event of what is on `stream` so far. The loop's thread.
+  absl::StatusOr<EventRef> Record(CudaStreamHandle stream) const;
+
+  // Page-locked host memory, freed with the last reference. ResourceExhausted names the size.
+  absl::StatusOr<std::shared_ptr<void>> AllocateHost(size_t bytes) const;
+  // Page-locks memory of someone else, such as a mapped file, until the result goes. `p` and `bytes` need no alignment.
+  absl::StatusOr<std::shared_ptr<void>> RegisterHost(void* p, size_t bytes) const;
 
  private:
   class EventPool;
   class CudaStream;
-  CudaDevice(int ordinal, int high_priority);
+  CudaDevice(const CudaPlugin& plugin, const Clock* clock, int ordinal);
 
+  const CudaPlugin plugin_;
+  const Clock* const clock_;
   const int ordinal_;
-  const int high_priority_;
-  const std::shared_ptr<EventPool> events_;
+  int high_priority_ = 0;
+  CudaDeviceInfo info_{};
+  std::shared_ptr<EventPool> events_;
 };
 
 }  // namespace weft
