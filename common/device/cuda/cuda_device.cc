@@ -1,40 +1,45 @@
 #include "common/device/cuda/cuda_device.h"
 
-#include <cuda_runtime.h>
-
-#include <atomic>
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/mutex.h"
+#include "common/base/status_macros.h"
 
 namespace weft {
 namespace {
 
-// A cause that makes every later call of this process fail too: the worker must end (crash-only), its peers need not.
-bool IsSticky(cudaError_t e) {
+constexpr uintptr_t kPage = 4096;
+
+// After one of these every later call of the process fails too: the worker must end (crash-only), its peers need not.
+bool IsSticky(int e) {
   switch (e) {
-    case cudaErrorIllegalAddress:
-    case cudaErrorLaunchFailure:
-    case cudaErrorHardwareStackError:
-    case cudaErrorIllegalInstruction:
-    case cudaErrorMisalignedAddress:
-    case cudaErrorInvalidAddressSpace:
-    case cudaErrorInvalidPc:
-    case cudaErrorLaunchTimeout:
-    case cudaErrorECCUncorrectable:
-    case cudaErrorAssert:
+    case kCudaIllegalAddress:
+    case kCudaLaunchFailure:
+    case kCudaHardwareStackError:
+    case kCudaIllegalInstruction:
+    case kCudaMisalignedAddress:
+    case kCudaInvalidAddressSpace:
+    case kCudaInvalidPc:
+    case kCudaLaunchTimeout:
+    case kCudaEccUncorrectable:
+    case kCudaAssert:
       return true;
     default:
       return false;
   }
 }
 
-absl::Status FromCuda(cudaError_t e, const std::string& what) {
-  if (e == cudaSuccess) return absl::OkStatus();
-  const std::string text = absl::StrCat(what, ": ", cudaGetErrorString(e), " (", cudaGetErrorName(e), ")");
-  return e == cudaErrorMemoryAllocation ? absl::ResourceExhaustedError(text) : absl::InternalError(text);
+std::string CudaText(CudaApi* api, int code, const std::string& what) {
+  return absl::StrCat(what, ": ", api->ErrorText(code), " (", api->ErrorName(code), ")");
+}
+
+absl::Status FromCuda(CudaApi* api, int code, const std::string& what) {
+  if (code == kCudaSuccess) return absl::OkStatus();
+  const std::string text = CudaText(api, code, what);
+  return code == kCudaOutOfMemory ? absl::ResourceExhaustedError(text) : absl::InternalError(text);
 }
 
 }  // namespace
@@ -42,41 +47,43 @@ absl::Status FromCuda(cudaError_t e, const std::string& what) {
 // Events that are not in use, and the first sticky error that any call saw. Outlives the device while events refer to it.
 class CudaDevice::EventPool {
  public:
+  explicit EventPool(CudaApi* api) : api_(api) {}
   ~EventPool() {
-    for (cudaEvent_t e : free_) cudaEventDestroy(e);
+    for (CudaEventHandle e : free_) api_->EventDestroy(e);
   }
 
-  absl::StatusOr<cudaEvent_t> Take() {
+  absl::StatusOr<CudaEventHandle> Take() {
     {
       MutexLock lock(&mu_);
       if (!free_.empty()) {
-        cudaEvent_t e = free_.back();
+        CudaEventHandle e = free_.back();
         free_.pop_back();
         return e;
       }
     }
-    cudaEvent_t e;
-    const absl::Status s = FromCuda(Note(cudaEventCreateWithFlags(&e, cudaEventDisableTiming)), "making a CUDA event");
-    if (!s.ok()) return s;
+    CudaEventHandle e = nullptr;
+    WEFT_RETURN_IF_ERROR(FromCuda(api_, Note(api_->EventCreate(false, &e)), "making a CUDA event"));
     return e;
   }
-  void Give(cudaEvent_t e) {
+  void Give(CudaEventHandle e) {
     MutexLock lock(&mu_);
     free_.push_back(e);
   }
 
   // Remembers the first sticky error; returns what it was given.
-  cudaError_t Note(cudaError_t e) {
-    int expected = cudaSuccess;
+  int Note(int e) {
+    int expected = kCudaSuccess;
     if (IsSticky(e)) sticky_.compare_exchange_strong(expected, e);
     return e;
   }
-  cudaError_t sticky() const { return static_cast<cudaError_t>(sticky_.load()); }
+  int sticky() const { return sticky_.load(std::memory_order_relaxed); }
+  CudaApi* api() const { return api_; }
 
  private:
+  CudaApi* const api_;
   Mutex mu_;
-  std::vector<cudaEvent_t> free_ WEFT_GUARDED_BY(mu_);
-  std::atomic<int> sticky_{cudaSuccess};
+  std::vector<CudaEventHandle> free_ WEFT_GUARDED_BY(mu_);
+  std::atomic<int> sticky_{kCudaSuccess};
 };
 
 namespace {
@@ -84,49 +91,58 @@ namespace {
 // Type by which the device knows events that it can wait for.
 class CudaEventBase : public Event {
  public:
-  explicit CudaEventBase(cudaEvent_t e) : event_(e) {}
-  cudaEvent_t get() const { return event_; }
+  CudaEventBase(CudaEventHandle e, CudaStreamHandle stream) : event_(e), stream_(stream) {}
+  CudaEventHandle get() const { return event_; }
+  CudaStreamHandle stream() const { return stream_; }
 
  protected:
-  const cudaEvent_t event_;
+  const CudaEventHandle event_;
+  const CudaStreamHandle stream_;
 };
 
 }  // namespace
 
 class CudaDevice::CudaStream : public Stream {
  public:
-  CudaStream(cudaStream_t stream, std::shared_ptr<EventPool> events) : stream_(stream), events_(std::move(events)) {}
-  ~CudaStream() override { cudaStreamDestroy(stream_); }  // what is queued still runs
+  CudaStream(CudaStreamHandle stream, std::shared_ptr<EventPool> events) : stream_(stream), events_(std::move(events)) {}
+  ~CudaStream() override { events_->api()->StreamDestroy(stream_); }
 
   absl::StatusOr<EventRef> Launch(Work work) override {
     if (work.where != Work::kInline) return absl::InvalidArgumentError("a CUDA stream takes launches only, no work for a host thread");
     const absl::Status ran = work.run ? work.run() : absl::OkStatus();
     if (work.status != nullptr) *work.status = ran;
-    absl::StatusOr<cudaEvent_t> e = events_->Take();
-    if (!e.ok()) return e.status();
-    const absl::Status s = FromCuda(events_->Note(cudaEventRecord(*e, stream_)), "recording a CUDA event");
-    if (!s.ok()) {
-      events_->Give(*e);
-      return s;
-    }
-    return EventRef(std::make_shared<PooledEvent>(*e, events_));
+    return Record(stream_, events_);
   }
 
   void WaitFor(const EventRef& event) override {
-    if (const auto* e = dynamic_cast<const CudaEventBase*>(event.get())) events_->Note(cudaStreamWaitEvent(stream_, e->get(), 0));
+    const auto* e = dynamic_cast<const CudaEventBase*>(event.get());
+    // A stream is in order, so it never waits for itself.
+    if (e != nullptr && e->stream() != stream_) events_->Note(events_->api()->StreamWaitEvent(stream_, e->get()));
   }
 
   void* native() const override { return stream_; }
 
+  static absl::StatusOr<EventRef> Record(CudaStreamHandle stream, const std::shared_ptr<EventPool>& events) {
+    WEFT_ASSIGN_OR_RETURN(CudaEventHandle e, events->Take());
+    const absl::Status s = FromCuda(events->api(), events->Note(events->api()->EventRecord(e, stream)), "recording a CUDA event");
+    if (!s.ok()) {
+      events->Give(e);
+      return s;
+    }
+    return EventRef(std::make_shared<PooledEvent>(e, stream, events));
+  }
+
  private:
   class PooledEvent : public CudaEventBase {
    public:
-    PooledEvent(cudaEvent_t e, std::shared_ptr<EventPool> pool) : CudaEventBase(e), pool_(std::move(pool)) {}
+    PooledEvent(CudaEventHandle e, CudaStreamHandle stream, std::shared_ptr<EventPool> pool)
+        : CudaEventBase(e, stream), pool_(std::move(pool)) {}
     ~PooledEvent() override { pool_->Give(event_); }
     bool Ready() const override {
       if (done_.load(std::memory_order_acquire)) return true;
+      const int code = pool_->sticky() == kCudaSuccess ? pool_->Note(pool_->api()->EventQuery(event_)) : kCudaSuccess;
       // After a sticky error nothing completes; Health() tells, and whoever waits must not wait for ever.
-      if (pool_->Note(cudaEventQuery(event_)) == cudaErrorNotReady && pool_->sticky() == cudaSuccess) return false;
+      if (code == kCudaNotReady && pool_->sticky() == kCudaSuccess) return false;
       done_.store(true, std::memory_order_release);
       return true;
     }
@@ -136,56 +152,84 @@ class CudaDevice::CudaStream : public Stream {
     mutable std::atomic<bool> done_{false};
   };
 
-  const cudaStream_t stream_;
+  const CudaStreamHandle stream_;
   const std::shared_ptr<EventPool> events_;
 };
 
-absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(int ordinal) {
+absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(const CudaPlugin& plugin, int ordinal) {
+  CudaApi* const api = plugin.cuda;
   int count = 0;
-  const cudaError_t e = cudaGetDeviceCount(&count);
-  if (e != cudaSuccess) {
-    return absl::UnavailableError(absl::StrCat("no GPU can be used: ", cudaGetErrorString(e), " (", cudaGetErrorName(e),
-                                               "); install NVIDIA's driver, or run with --device cpu"));
+  const int e = api->DeviceCount(&count);
+  if (e != kCudaSuccess) {
+    return absl::UnavailableError(
+        absl::StrCat(CudaText(api, e, "no GPU can be used"), "; install NVIDIA's driver, or run with --device cpu"));
   }
   if (count == 0) return absl::UnavailableError("the driver shows no GPU; check CUDA_VISIBLE_DEVICES, or run with --device cpu");
   if (ordinal < 0 || ordinal >= count) {
     return absl::InvalidArgumentError(absl::StrCat("GPU ", ordinal, " does not exist: there are ", count, ", numbered from 0"));
   }
-  absl::Status s = FromCuda(cudaSetDevice(ordinal), absl::StrCat("taking GPU ", ordinal));
-  if (!s.ok()) return s;
-  int low = 0, high = 0;
-  s = FromCuda(cudaDeviceGetStreamPriorityRange(&low, &high), absl::StrCat("asking GPU ", ordinal, " for its stream priorities"));
-  if (!s.ok()) return s;
-  return std::unique_ptr<CudaDevice>(new CudaDevice(ordinal, high));
+  std::unique_ptr<CudaDevice> device(new CudaDevice(plugin, ordinal));
+  const auto what = [&](const char* step) { return absl::StrCat(step, " GPU ", ordinal); };
+  WEFT_RETURN_IF_ERROR(device->Check(api->SetDevice(ordinal), what("taking")));
+  WEFT_RETURN_IF_ERROR(device->Check(api->GetDeviceInfo(ordinal, &device->info_), what("asking for the properties of")));
+  int least = 0;
+  WEFT_RETURN_IF_ERROR(device->Check(api->StreamPriorityRange(&least, &device->high_priority_), what("asking for the stream priorities of")));
+  const char* problem = nullptr;
+  const int loaded = plugin.kernels->Load(&problem);
+  if (loaded != kCudaSuccess) {
+    return absl::UnavailableError(CudaText(api, loaded, absl::StrCat(what("loading weft's kernels on"), problem == nullptr ? "" : ": ",
+                                                                     problem == nullptr ? "" : problem)));
+  }
+  return device;
 }
 
-CudaDevice::CudaDevice(int ordinal, int high_priority)
-    : ordinal_(ordinal), high_priority_(high_priority), events_(std::make_shared<EventPool>()) {}
+CudaDevice::CudaDevice(const CudaPlugin& plugin, int ordinal)
+    : plugin_(plugin), ordinal_(ordinal), events_(std::make_shared<EventPool>(plugin.cuda)) {}
 CudaDevice::~CudaDevice() = default;
 
+void CudaDevice::BindThread() { (void)Check(api()->SetDevice(ordinal_), "binding a thread"); }
+
+absl::Status CudaDevice::Check(int code, const std::string& what) const { return FromCuda(api(), events_->Note(code), what); }
+
 absl::StatusOr<std::unique_ptr<Stream>> CudaDevice::NewStream(v1::LaneKind lane) {
-  cudaStream_t stream;
+  CudaStreamHandle stream = nullptr;
   // Transfers start although a large kernel fills the GPU, and hold it for moments only.
   const int priority = lane == v1::LANE_COMPUTE ? 0 : high_priority_;
-  const absl::Status s =
-      FromCuda(events_->Note(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority)), "making a CUDA stream");
-  if (!s.ok()) return s;
+  WEFT_RETURN_IF_ERROR(Check(api()->StreamCreate(priority, &stream), absl::StrCat("making a CUDA stream on GPU ", ordinal_)));
   return std::unique_ptr<Stream>(new CudaStream(stream, events_));
 }
 
 absl::StatusOr<std::shared_ptr<void>> CudaDevice::Allocate(size_t bytes) {
   void* p = nullptr;
-  const absl::Status s = FromCuda(events_->Note(cudaMalloc(&p, bytes == 0 ? 1 : bytes)), absl::StrCat(bytes, " bytes on GPU ", ordinal_));
-  if (!s.ok()) return s;
-  return std::shared_ptr<void>(p, [](void* q) { cudaFree(q); });
+  WEFT_RETURN_IF_ERROR(Check(api()->Malloc(std::max<size_t>(bytes, 1), &p), absl::StrCat(bytes, " bytes on GPU ", ordinal_)));
+  return std::shared_ptr<void>(p, [events = events_](void* q) { events->Note(events->api()->Free(q)); });
 }
+
+absl::StatusOr<std::shared_ptr<void>> CudaDevice::AllocateHost(size_t bytes) const {
+  void* p = nullptr;
+  WEFT_RETURN_IF_ERROR(Check(api()->HostAlloc(std::max<size_t>(bytes, 1), &p), absl::StrCat(bytes, " bytes of page-locked memory")));
+  return std::shared_ptr<void>(p, [events = events_](void* q) { events->Note(events->api()->HostFree(q)); });
+}
+
+absl::StatusOr<std::shared_ptr<void>> CudaDevice::RegisterHost(void* p, size_t bytes) const {
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(p) & ~(kPage - 1);
+  const uintptr_t end = (reinterpret_cast<uintptr_t>(p) + bytes + kPage - 1) & ~(kPage - 1);
+  void* const base = reinterpret_cast<void*>(begin);
+  WEFT_RETURN_IF_ERROR(Check(api()->HostRegister(base, end - begin),
+                             absl::StrCat("page-locking ", end - begin, " bytes of shared memory (see ulimit -l)")));
+  return std::shared_ptr<void>(base, [events = events_](void* q) { events->Note(events->api()->HostUnregister(q)); });
+}
+
+absl::StatusOr<EventRef> CudaDevice::Record(CudaStreamHandle stream) const { return CudaStream::Record(stream, events_); }
 
 bool CudaDevice::CanWaitFor(const EventRef& event) const {
   return event == nullptr || dynamic_cast<const CudaEventBase*>(event.get()) != nullptr;
 }
 
 absl::Status CudaDevice::Health() const {
-  return FromCuda(events_->sticky(), absl::StrCat("GPU ", ordinal_, " of this worker has failed for good"));
+  const int code = events_->sticky();
+  if (code == kCudaSuccess) return absl::OkStatus();
+  return FromCuda(api(), code, absl::StrCat("GPU ", ordinal_, " of this worker has failed for good"));
 }
 
 }  // namespace weft

@@ -18,9 +18,9 @@ class CudaDevice : public Device {
  public:
   static constexpr int kQueueDepth = 64;
 
-  // Takes GPU `ordinal` for this process, and loads all kernels. `plugin` and `clock` outlive it. Unavailable when there is no driver or no GPU, or the driver is
+  // Takes GPU `ordinal` for this process, and loads all kernels. The plugin outlives it. Unavailable when there is no driver or no GPU, or the driver is
   // too old for the runtime; InvalidArgument when there are fewer GPUs. The message says which and what to do.
-  static absl::StatusOr<std::unique_ptr<CudaDevice>> Create(const CudaPlugin& plugin, const Clock* clock, int ordinal);
+  static absl::StatusOr<std::unique_ptr<CudaDevice>> Create(const CudaPlugin& plugin, int ordinal);
   ~CudaDevice() override;
 
   std::string kind() const override { return "cuda"; }
@@ -55,10 +55,9 @@ class CudaDevice : public Device {
  private:
   class EventPool;
   class CudaStream;
-  CudaDevice(const CudaPlugin& plugin, const Clock* clock, int ordinal);
+  CudaDevice(const CudaPlugin& plugin, int ordinal);
 
   const CudaPlugin plugin_;
-  const Clock* const clock_;
   const int ordinal_;
   int high_priority_ = 0;
   CudaDeviceInfo info_{};
