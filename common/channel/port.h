@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/channel/header.h"
+#include "common/device/cuda/api/kernels_api.h"
 #include "common/device/device.h"
 #include "common/device/event.h"
 #include "common/tensor/tensor.h"
@@ -20,6 +21,9 @@ struct Value {
   Tensor tensor;
   EventRef event;
   TaskErrorRef error;
+  // On a device whose plan has status words: where this value's word lies, in device memory owned like the tensor's; otherwise nullptr.
+  // It is read only where the value reaches a host (DESIGN: errors that only the device knows).
+  DeviceStatus* status = nullptr;
 };
 
 enum class PortState {
@@ -40,6 +44,14 @@ class SendPort {
   // What Poll waits for, in words: "w3 to release execution 4 (2 of 2 slots taken)".
   virtual std::string WaitsFor() const = 0;
   virtual absl::Status closed() const = 0;
+
+  // For a value that a device brings, so that it is written once: memory of at least `bytes` in which the payload of the `ahead`-th next
+  // Send may be made before that Send is given a tensor that lies there; nullptr where the channel has none to lend. Pre: PollAhead.
+  virtual absl::StatusOr<void*> Reserve(int ahead, size_t bytes) { return nullptr; }
+  // As Poll, for the `ahead`-th next Send; only such channels answer kReady to ahead > 0 that lend memory.
+  virtual PortState PollAhead(int64_t execution, int ahead) { return ahead == 0 ? Poll(execution) : PortState::kWaiting; }
+  // Ready when the receiver has released the message last sent, or the channel is closed. nullptr where a channel cannot tell.
+  virtual EventRef Released() { return nullptr; }
 };
 
 class RecvPort {
@@ -49,7 +61,7 @@ class RecvPort {
   virtual PortState Poll(int64_t execution) = 0;
   // Issues the receive into `buffer` (device memory of the edge's reserved bytes), or, on a channel with ZeroCopy(), points into the
   // channel's own memory, which stays valid until Release(execution). `*out` is filled by the time the event is ready, and must
-  // live until then; a message that does not fit the edge fills out->error (naming the edge) and never fails the port.
+  // live until then; where `out->status` is set at the call, the value's status word is put there too. A message that does not fit the edge fills out->error (naming the edge) and never fails the port.
   // Pre: Poll(execution) == kReady.
   virtual absl::StatusOr<EventRef> Recv(int64_t execution, const Tensor& buffer, Value* out, Stream* stream) = 0;
   // The value of `execution` is read no more: gives its slot back to the sender. In order.

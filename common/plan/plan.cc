@@ -120,4 +120,34 @@ std::string LaneName(LaneKind kind, int32_t index) {
   return name;
 }
 
+bool ReadCopies(const Plan& plan, const PlanEdge& edge) {
+  return edge.dst_worker >= 0 && edge.dst_worker < static_cast<int32_t>(plan.workers.size()) &&
+         plan.workers[edge.dst_worker].device == "cuda";
+}
+
+uint64_t BufferBytes(const Plan& plan, const PlanOp& op) {
+  constexpr uint64_t kHuge = uint64_t{1} << 62;
+  const PlanEdge* const edge = op.edge >= 0 ? FindEdge(plan, op.edge) : nullptr;
+  switch (op.kind) {
+    case v1::COMPUTE: {
+      uint64_t bytes = 0;
+      for (const Spec& spec : FindNode(plan, op.node)->outputs) bytes = std::min(kHuge, bytes + std::min(kHuge, spec.MaxBytes()));
+      return bytes;
+    }
+    case v1::COLLECTIVE:
+      return FindGroup(plan, op.group)->output.MaxBytes();
+    case v1::RECV:
+      return edge->bytes;
+    case v1::READ:
+      return edge->transport == v1::REMOTE || ReadCopies(plan, *edge) ? edge->bytes : 0;
+    case v1::WRITE: {
+      // IPC lends the producer's own buffer; a GPU's shared memory is the host's, not the device's.
+      const bool gpu = plan.workers[op.worker].device == "cuda";
+      return edge->transport == v1::REMOTE || edge->transport == v1::IPC || gpu ? 0 : edge->bytes;
+    }
+    default:
+      return 0;
+  }
+}
+
 }  // namespace weft

@@ -153,6 +153,12 @@ const PlanGroup* FindGroup(const Plan& plan, int32_t id);
 const PlanNode* FindNode(const Plan& plan, int32_t id);
 const PlanActor* FindActor(const Plan& plan, int32_t id);
 
+// Whether a READ of this edge copies the value into a buffer of its own (on a GPU) instead of pointing into the channel's memory. Such a READ
+// gives its slot of the edge back once the copy is done, and its buffers are guarded by BUFFER waits as those of RECV.
+bool ReadCopies(const Plan& plan, const PlanEdge& edge);
+// Bytes of one buffer of the op, on its worker's device; UINT64_MAX / 2 at most. Memory that a READ shares with its WRITE is the writer's.
+uint64_t BufferBytes(const Plan& plan, const PlanOp& op);
+
 // "COMPUTE square0", "RECV make0:0 -> square0:0", "ALL_REDUCE grads": how messages, traces and inspect name an op.
 std::string OpName(const Plan& plan, const PlanOp& op);
 // "edge make0:0 -> square0:0 (w0 -> w3)".

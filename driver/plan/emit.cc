@@ -122,9 +122,18 @@ class Emitter {
     }
   }
 
+  // Between a GPU and host memory the copy engines move the data, one for each direction: a copy lane each.
+  static constexpr int32_t kCopyIn = 0;
+  static constexpr int32_t kCopyOut = 1;
+  bool ByCopyEngine(const PlanEdge& e, int32_t worker) const {
+    return worker != kClient && c_.workers[worker].device == "cuda" && !e.rendezvous && e.transport != v1::IPC;
+  }
+
   void EmitOut(int32_t x) {
     const PlanEdge& e = e_.edges[x];
-    PlanOp* op = NewOp(e.rendezvous ? v1::SEND : v1::WRITE, e.src_worker, v1::LANE_SEND, send_lanes_.Lane(e.src_worker, e.dst_worker));
+    const bool copy = ByCopyEngine(e, e.src_worker);
+    PlanOp* op = NewOp(e.rendezvous ? v1::SEND : v1::WRITE, e.src_worker, copy ? v1::LANE_COPY : v1::LANE_SEND,
+                       copy ? kCopyOut : send_lanes_.Lane(e.src_worker, e.dst_worker));
     op->edge = x;
     const int32_t from = run_op_[e_.info[x].src_task];
     if (e.control) {
@@ -137,7 +146,9 @@ class Emitter {
 
   void EmitIn(int32_t x) {
     const PlanEdge& e = e_.edges[x];
-    PlanOp* op = NewOp(e.rendezvous ? v1::RECV : v1::READ, e.dst_worker, v1::LANE_RECV, recv_lanes_.Lane(e.dst_worker, e.src_worker));
+    const bool copy = ByCopyEngine(e, e.dst_worker);
+    PlanOp* op = NewOp(e.rendezvous ? v1::RECV : v1::READ, e.dst_worker, copy ? v1::LANE_COPY : v1::LANE_RECV,
+                       copy ? kCopyIn : recv_lanes_.Lane(e.dst_worker, e.src_worker));
     op->edge = x;
     in_op_[x] = op->id;
   }

@@ -15,27 +15,6 @@ constexpr uint64_t kHuge = uint64_t{1} << 62;
 
 uint64_t Plus(uint64_t a, uint64_t b) { return std::min(kHuge, a + std::min(kHuge, b)); }
 
-// Bytes of one of the op's buffers.
-uint64_t BytesPerSlot(const Plan& plan, const PlanOp& op) {
-  switch (op.kind) {
-    case v1::COMPUTE: {
-      uint64_t bytes = 0;
-      for (const Spec& spec : plan.nodes[op.node].outputs) bytes = Plus(bytes, spec.MaxBytes());
-      return bytes;
-    }
-    case v1::COLLECTIVE:
-      return plan.groups[op.group].output.MaxBytes();
-    case v1::RECV:
-      return plan.edges[op.edge].bytes;
-    case v1::READ:
-      return plan.edges[op.edge].transport == v1::REMOTE ? plan.edges[op.edge].bytes : 0;
-    case v1::WRITE:
-      return plan.edges[op.edge].transport == v1::REMOTE ? 0 : plan.edges[op.edge].bytes;
-    default:
-      return 0;
-  }
-}
-
 int32_t SlotsOf(const Plan& plan, const PlanOp& op) { return op.edge >= 0 ? plan.edges[op.edge].slots : op.slots; }
 
 void SetDefaultSlots(const std::vector<EdgeInfo>& info, bool compute_overlaps, Plan* plan) {
@@ -93,7 +72,7 @@ void Shrink(int32_t worker, const std::vector<int32_t>& ops, uint64_t limit, Pla
   for (const int32_t i : ops) {
     const PlanOp& op = plan->ops[i];
     if (op.edge >= 0 && (plan->edges[op.edge].src_worker == kClient || plan->edges[op.edge].dst_worker == kClient)) continue;
-    const uint64_t bytes = BytesPerSlot(*plan, op);
+    const uint64_t bytes = BufferBytes(*plan, op);
     if (bytes > 0 && SlotsOf(*plan, op) > 1) largest.push_back({bytes, i});
   }
   std::sort(largest.begin(), largest.end(), [](const auto& a, const auto& b) {
@@ -140,12 +119,13 @@ absl::Status MeetLimit(Plan* plan) {
   return text.empty() ? absl::OkStatus() : absl::ResourceExhaustedError(text);
 }
 
-// A buffer is written again only when all its readers of `slots` executions ago are done. What READ yields is released through the edge.
+// A buffer is written again only when all its readers of `slots` executions ago are done. What a READ yields without
+// a copy is released through the edge.
 void AddBufferWaits(Plan* plan) {
   for (const PlanOp& op : plan->ops) {
     for (const PlanValue& v : op.args) {
       PlanOp& producer = plan->ops[v.op];
-      if (producer.kind == v1::READ) continue;
+      if (producer.kind == v1::READ && !ReadCopies(*plan, plan->edges[producer.edge])) continue;
       // A reader that takes several values of one producer comes here again at once.
       if (!producer.waits.empty() && producer.waits.back() == PlanWait{op.id, producer.slots, v1::PlanWait::BUFFER}) continue;
       producer.waits.push_back({op.id, producer.slots, v1::PlanWait::BUFFER});
@@ -156,7 +136,7 @@ void AddBufferWaits(Plan* plan) {
 }  // namespace
 
 uint64_t ReservedBytes(const Plan& plan, const PlanOp& op) {
-  const uint64_t bytes = BytesPerSlot(plan, op);
+  const uint64_t bytes = BufferBytes(plan, op);
   const uint64_t slots = static_cast<uint64_t>(std::max(SlotsOf(plan, op), 1));
   return bytes > kHuge / slots ? kHuge : bytes * slots;
 }

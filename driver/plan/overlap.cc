@@ -9,10 +9,10 @@ namespace {
 struct WorkerState {
   int32_t compute = -1;                                // nearest COMPUTE before
   int32_t last_compute = -1;                           // of the whole list
-  int32_t send[2 * kMaxLanes];                         // nearest blocking send by lane, then collective by lane
-  int32_t last_send[2 * kMaxLanes];                    // of the whole list
-  int32_t waited_compute[2 * kMaxLanes];               // COMPUTE for which a receive lane waits already, then collective lanes
-  int32_t waited_send[2 * kMaxLanes];                  // send for which the compute lane waits already
+  int32_t send[3 * kMaxLanes];                         // nearest blocking send by lane, then collective by lane, then copy by lane
+  int32_t last_send[3 * kMaxLanes];                    // of the whole list
+  int32_t waited_compute[3 * kMaxLanes];               // COMPUTE for which a receive lane waits already, then collective, then copy lanes
+  int32_t waited_send[3 * kMaxLanes];                  // send for which the compute lane waits already
 
   WorkerState() {
     std::fill(std::begin(send), std::end(send), -1);
@@ -51,7 +51,9 @@ class Waits {
   bool BlockingGroup(const PlanOp& op) const { return op.kind == v1::COLLECTIVE && !collectives_overlap_; }
   bool WaitsForCompute(const PlanOp& op) const { return (IsIn(op) && !info_[op.edge].overlap) || BlockingGroup(op); }
   bool BlocksCompute(const PlanOp& op) const { return (IsOut(op) && !info_[op.edge].overlap) || BlockingGroup(op); }
-  static int32_t Slot(const PlanOp& op) { return op.lane_index + (op.kind == v1::COLLECTIVE ? kMaxLanes : 0); }
+  static int32_t Slot(const PlanOp& op) {
+    return op.lane_index + (op.kind == v1::COLLECTIVE ? kMaxLanes : op.lane == v1::LANE_COPY ? 2 * kMaxLanes : 0);
+  }
 
   static void Add(PlanOp* op, int32_t on, int32_t distance) {
     for (const PlanWait& w : op->waits) {
@@ -73,7 +75,7 @@ class Waits {
   }
 
   void HoldCompute(WorkerState* s, PlanOp* op) {
-    for (int32_t i = 0; i < 2 * kMaxLanes; ++i) {
+    for (int32_t i = 0; i < 3 * kMaxLanes; ++i) {
       if (s->last_send[i] < 0 || s->waited_send[i] == s->send[i]) continue;
       s->waited_send[i] = s->send[i];
       if (s->send[i] >= 0) {

@@ -50,12 +50,13 @@ class Covered {
 }  // namespace
 
 // A value rotates through `slots` buffers: execution k writes the one that execution k - slots wrote, so all readers of k - slots must be
-// done before the producer is issued. READ's buffers are the edge's slots, which WRITE takes by credit: nothing to show there, save that
+// done before the producer is issued. The buffers of a READ that does not copy are the edge's slots, which WRITE takes by credit: nothing to show there, save that
 // both ends count the same number (V7).
 void CheckBuffers(const PlanIndex& index, Findings* f) {
   Covered covered(index);
   for (const PlanOp& o : index.plan().ops) {
-    if (o.kind != v1::COMPUTE && o.kind != v1::RECV && o.kind != v1::COLLECTIVE) continue;
+    const bool copies = o.kind == v1::READ && ReadCopies(index.plan(), index.edge_of(o));
+    if (o.kind != v1::COMPUTE && o.kind != v1::RECV && o.kind != v1::COLLECTIVE && !copies) continue;
     const PlanIndex::Range takers = index.takers(o.id);
     if (takers.empty()) continue;
     covered.Set(o);

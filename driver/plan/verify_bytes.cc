@@ -20,11 +20,14 @@ uint64_t OpBytes(const PlanIndex& index, const PlanOp& o) {
       bytes = CheckedBytes(index.edge_of(o).spec).value_or(kHuge);
       break;
     case v1::READ:
-      // Memory that both ends share is the writer's.
-      if (index.edge_of(o).transport == v1::REMOTE) bytes = CheckedBytes(index.edge_of(o).spec).value_or(kHuge);
+      // Memory that both ends share is the writer's; a GPU copies out of it.
+      if (index.edge_of(o).transport == v1::REMOTE || ReadCopies(index.plan(), index.edge_of(o))) bytes = CheckedBytes(index.edge_of(o).spec).value_or(kHuge);
       break;
     case v1::WRITE:
-      if (index.edge_of(o).transport != v1::REMOTE) bytes = CheckedBytes(index.edge_of(o).spec).value_or(kHuge);
+      if (index.edge_of(o).transport != v1::REMOTE && index.edge_of(o).transport != v1::IPC &&
+          index.plan().workers[o.worker].device != "cuda") {
+        bytes = CheckedBytes(index.edge_of(o).spec).value_or(kHuge);
+      }
       break;
     case v1::COLLECTIVE:
       bytes = CheckedBytes(index.group_of(o).output).value_or(kHuge);

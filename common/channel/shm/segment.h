@@ -89,6 +89,10 @@ class ShmSegment {
   // Wakes the other end's loop, once it is there.
   void RingPeer();
 
+  // The whole of it but grown places, to be page-locked for a device; valid while the segment lives.
+  void* memory() const { return base_->data(); }
+  uint64_t memory_bytes() const { return base_->bytes(); }
+
  private:
   friend class ShmHub;
   friend class ShmSendPort;

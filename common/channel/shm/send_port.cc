@@ -58,6 +58,19 @@ class SendEvent : public Event {
   mutable std::atomic<Nanos> started_{-1};
 };
 
+// Ready when the reader has given message `number`'s slot back.
+class ReleasedEvent : public Event {
+ public:
+  ReleasedEvent(std::shared_ptr<ShmSegment> segment, const shm::EdgeRing* ring, uint64_t number)
+      : segment_(std::move(segment)), ring_(ring), number_(number) {}
+  bool Ready() const override { return ring_->released.load(std::memory_order_acquire) > number_ || segment_->is_closed(); }
+
+ private:
+  const std::shared_ptr<ShmSegment> segment_;
+  const shm::EdgeRing* const ring_;
+  const uint64_t number_;
+};
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ShmSendPort>> ShmSendPort::Create(std::shared_ptr<ShmSegment> segment, int32_t edge, const Clock* clock) {
@@ -69,7 +82,7 @@ absl::StatusOr<std::unique_ptr<ShmSendPort>> ShmSendPort::Create(std::shared_ptr
 ShmSendPort::ShmSendPort(std::shared_ptr<ShmSegment> segment, int index, const Clock* clock)
     : segment_(std::move(segment)), index_(index), clock_(clock), executions_(spec().slots), grown_(spec().slots) {}
 
-uint64_t ShmSendPort::Released() const {
+uint64_t ShmSendPort::ReleasedCount() const {
   const uint64_t now = segment_->ring(index_)->released.load(std::memory_order_seq_cst);
   if (now < released_ || now > sent_) {
     segment_->Close(absl::DataLossError(absl::StrCat(EdgeLabel(spec()), ": ", segment_->peer(), " claims to have released ", now,
@@ -88,17 +101,29 @@ void ShmSendPort::SetStarved(bool starved) {
   segment_->ring(index_)->starved.store(starved ? 1 : 0, std::memory_order_seq_cst);
 }
 
-PortState ShmSendPort::Poll(int64_t) {
+PortState ShmSendPort::PollAhead(int64_t, int ahead) {
   if (segment_->is_closed()) return PortState::kClosed;
   const uint64_t slots = static_cast<uint64_t>(spec().slots);
-  bool credit = sent_ - released_ < slots;  // as known, without touching the reader's line
-  if (!credit) credit = sent_ - Released() < slots;
+  const uint64_t next = sent_ + static_cast<uint64_t>(ahead);
+  bool credit = next - released_ < slots;  // as known, without touching the reader's line
+  if (!credit) credit = next - ReleasedCount() < slots;
   if (!credit && !starved_) {
     SetStarved(true);
-    credit = sent_ - Released() < slots;
+    credit = next - ReleasedCount() < slots;
   }
   if (credit) SetStarved(false);
   return segment_->is_closed() ? PortState::kClosed : credit ? PortState::kReady : PortState::kWaiting;
+}
+
+PortState ShmSendPort::Poll(int64_t execution) { return PollAhead(execution, 0); }
+
+absl::StatusOr<void*> ShmSendPort::Reserve(int ahead, size_t bytes) {
+  if (bytes > spec().bytes) return nullptr;
+  return segment_->payload(index_, sent_ + static_cast<uint64_t>(ahead));
+}
+
+EventRef ShmSendPort::Released() {
+  return std::make_shared<ReleasedEvent>(segment_, segment_->ring(index_), sent_ - 1);
 }
 
 absl::StatusOr<std::shared_ptr<shm::Mapping>> ShmSendPort::PlaceFor(uint64_t number, uint64_t bytes, char** data) {
@@ -140,8 +165,9 @@ absl::StatusOr<EventRef> ShmSendPort::Send(int64_t execution, const Value& value
   ++sent_;
 
   EventRef copied;
-  if (bytes <= kInlineCopyBytes || stream == nullptr) {
-    if (bytes > 0) std::memcpy(to, value.tensor.data(), bytes);
+  const bool there = bytes > 0 && value.tensor.data() == to;  // made in the slot itself
+  if (there || bytes <= kInlineCopyBytes || stream == nullptr) {
+    if (bytes > 0 && !there) std::memcpy(to, value.tensor.data(), bytes);
     slot->sent.store(number + 1, std::memory_order_release);
     segment_->RingPeer();
   } else {
@@ -167,7 +193,7 @@ absl::StatusOr<EventRef> ShmSendPort::Send(int64_t execution, const Value& value
 }
 
 std::string ShmSendPort::WaitsFor() const {
-  const uint64_t released = Released();
+  const uint64_t released = ReleasedCount();
   const uint64_t slots = static_cast<uint64_t>(spec().slots);
   const std::string& peer = spec().dst_worker;
   if (spec().rendezvous) {

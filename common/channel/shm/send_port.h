@@ -26,13 +26,17 @@ class ShmSendPort : public SendPort {
   absl::StatusOr<EventRef> Send(int64_t execution, const Value& value, Stream* stream) override;
   std::string WaitsFor() const override;
   absl::Status closed() const override { return segment_->closed(); }
+  // The slot itself, for edges of planned size.
+  absl::StatusOr<void*> Reserve(int ahead, size_t bytes) override;
+  PortState PollAhead(int64_t execution, int ahead) override;
+  EventRef Released() override;
 
  private:
   ShmSendPort(std::shared_ptr<ShmSegment> segment, int index, const Clock* clock);
   const ShmEdgeSpec& spec() const { return segment_->edges()[index_]; }
   void SetStarved(bool starved);
   // The reader's count, or what it was when the new one is impossible; then the segment is closed.
-  uint64_t Released() const;
+  uint64_t ReleasedCount() const;
   // Where the payload of message `number` goes; nullptr for none.
   absl::StatusOr<std::shared_ptr<shm::Mapping>> PlaceFor(uint64_t number, uint64_t bytes, char** data);
 

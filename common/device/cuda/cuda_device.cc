@@ -205,6 +205,13 @@ absl::StatusOr<std::shared_ptr<void>> CudaDevice::Allocate(size_t bytes) {
   return std::shared_ptr<void>(p, [events = events_](void* q) { events->Note(events->api()->Free(q)); });
 }
 
+absl::StatusOr<std::shared_ptr<void>> CudaDevice::AllocateOn(CudaStreamHandle stream, size_t bytes) const {
+  void* p = nullptr;
+  WEFT_RETURN_IF_ERROR(Check(api()->MallocAsync(std::max<size_t>(bytes, 1), stream, &p), absl::StrCat(bytes, " bytes on GPU ", ordinal_)));
+  // Back through the default stream: `stream` may be gone by then.
+  return std::shared_ptr<void>(p, [events = events_](void* q) { events->Note(events->api()->FreeAsync(q, nullptr)); });
+}
+
 absl::StatusOr<std::shared_ptr<void>> CudaDevice::AllocateHost(size_t bytes) const {
   void* p = nullptr;
   WEFT_RETURN_IF_ERROR(Check(api()->HostAlloc(std::max<size_t>(bytes, 1), &p), absl::StrCat(bytes, " bytes of page-locked memory")));

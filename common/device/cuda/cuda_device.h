@@ -47,6 +47,10 @@ class CudaDevice : public Device {
   // An event of what is on `stream` so far. The loop's thread.
   absl::StatusOr<EventRef> Record(CudaStreamHandle stream) const;
 
+  // Device memory from the stream-ordered pool: for sizes that the plan does not know. Work on `stream` may use it at once, others after an event
+  // of it. Given back with the last reference, which is dropped when no reader is left. ResourceExhausted names the size.
+  absl::StatusOr<std::shared_ptr<void>> AllocateOn(CudaStreamHandle stream, size_t bytes) const;
+
   // Page-locked host memory, freed with the last reference. ResourceExhausted names the size.
   absl::StatusOr<std::shared_ptr<void>> AllocateHost(size_t bytes) const;
   // Page-locks memory of someone else, such as a mapped file, until the result goes. `p` and `bytes` need no alignment.
