@@ -64,6 +64,8 @@ class RecvPort {
   // live until then; where `out->status` is set at the call, the value's status word is put there too. A message that does not fit the edge fills out->error (naming the edge) and never fails the port.
   // Pre: Poll(execution) == kReady.
   virtual absl::StatusOr<EventRef> Recv(int64_t execution, const Tensor& buffer, Value* out, Stream* stream) = 0;
+  // The loop has seen the event of Recv(execution) ready; in order. A port that copies gives its channel's slot back now.
+  virtual void Arrived(int64_t execution) {}
   // The value of `execution` is read no more: gives its slot back to the sender. In order.
   virtual void Release(int64_t execution) = 0;
   virtual bool ZeroCopy() const = 0;

@@ -2,12 +2,15 @@
 
 // A device as the loop sees it: memory, and streams on which work runs in order. Siblings: cpu, cuda, fake.
 
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/device/cuda/api/kernels_api.h"
 #include "common/device/event.h"
 #include "common/tensor/tensor.h"
 #include "weft/v1/plan.pb.h"
@@ -60,6 +63,23 @@ class Device {
 
   // Whether Stream::WaitFor can wait for this event on the device, so that the loop need not wait for it on the host.
   virtual bool CanWaitFor(const EventRef& event) const = 0;
+
+  // Fills memory of this device with a byte, in its turn on `stream`.
+  virtual absl::Status Fill(void* p, int value, size_t bytes, Stream* stream) {
+    std::memset(p, value, bytes);
+    return absl::OkStatus();
+  }
+  // *to = the maximum of the words of *from, in its turn on `stream`; all in this device's memory. Unimplemented where values have none.
+  virtual absl::Status CombineStatus(const std::vector<const DeviceStatus*>& from, DeviceStatus* to, Stream* stream) {
+    return absl::UnimplementedError("values in this device's memory have no status words");
+  }
+
+  // Times of work on the device, for traces. Mark: a moment in the stream's work, nullptr where the device has no times of its own. TimeOf: when
+  // a Mark or a launched event came, in the clock's time; -1 if unknown. Pre (TimeOf): the event is ready.
+  virtual EventRef Mark(Stream* stream) { return nullptr; }
+  virtual Nanos TimeOf(const EventRef& event) const { return -1; }
+  // From now on events can tell their times, at some cost.
+  virtual void SetTiming(bool on) {}
 
   // Whether events become ready without ringing any doorbell, so that the loop must ask while something is under way.
   virtual bool Polls() const { return false; }

@@ -79,6 +79,8 @@ struct PlanNode {
   std::string method;
   v1::Config config;
   std::vector<Spec> outputs;
+  // It may fail in a way that only its device knows: values then carry status words (UsesStatusWords).
+  bool device_errors = false;
 };
 
 // An edge between different places. Edges within a worker have no PlanEdge: the consumer's arg names the producing op.
@@ -152,6 +154,9 @@ const PlanEdge* FindEdge(const Plan& plan, int32_t id);
 const PlanGroup* FindGroup(const Plan& plan, int32_t id);
 const PlanNode* FindNode(const Plan& plan, int32_t id);
 const PlanActor* FindActor(const Plan& plan, int32_t id);
+
+// Whether values in device memory carry a status word (kernels_api.h) behind their payload: some node's failure is known to its device alone.
+bool UsesStatusWords(const Plan& plan);
 
 // Whether a READ of this edge copies the value into a buffer of its own (on a GPU) instead of pointing into the channel's memory. Such a READ
 // gives its slot of the edge back once the copy is done, and its buffers are guarded by BUFFER waits as those of RECV.

@@ -72,7 +72,7 @@ class Checker {
 
   absl::Status CheckActor(const PlanActor& a) {
     WEFT_RETURN_IF_ERROR(CheckName("actor", a.name));
-    if (!IsOwn(a.worker)) return Bad(absl::StrCat("actor ", a.name, ": worker ", a.worker, " is not one of this plan"));
+    if (!IsWorker(a.worker)) return Bad(absl::StrCat("actor ", a.name, ": worker ", a.worker, " is not one of this plan"));
     return absl::OkStatus();
   }
 

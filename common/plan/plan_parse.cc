@@ -69,6 +69,7 @@ bool ReadNode(TextCursor* c, Plan* plan) {
         c->Name(&n.method))) {
     return false;
   }
+  n.device_errors = c->TakeWord("device_errors");
   if (c->TakeWord("out")) {
     bool config = false;
     while (!c->Done() && !(config = c->TakeWord("config"))) {

@@ -30,6 +30,7 @@ void AppendNode(const PlanNode& n, std::string* out) {
   AppendName(n.name, out);
   absl::StrAppend(out, " actor ", n.actor, " method ");
   AppendName(n.method, out);
+  if (n.device_errors) out->append(" device_errors");
   if (!n.outputs.empty()) out->append(" out");
   for (const Spec& spec : n.outputs) {
     out->push_back(' ');

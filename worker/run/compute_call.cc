@@ -8,16 +8,19 @@
 
 namespace weft {
 
-absl::StatusOr<OutputBuffers> OutputBuffers::Create(const LocalOp& op, const std::string& op_name, Device* device) {
+absl::StatusOr<OutputBuffers> OutputBuffers::Create(const LocalOp& op, const std::string& op_name, Device* device, Arena* arena,
+                                                    bool status) {
   OutputBuffers b;
   b.device_ = device;
+  b.status_ = status;
   b.outputs_ = static_cast<int>(op.outputs.size());
   b.buffers_.resize(static_cast<size_t>(op.slots) * b.outputs_);
   for (int s = 0; s < op.slots; ++s) {
     for (int o = 0; o < b.outputs_; ++o) {
       const Spec& spec = op.outputs[o];
       if (spec.shape.HasDynamic()) continue;
-      absl::StatusOr<std::shared_ptr<void>> m = device->Allocate(spec.MaxBytes());
+      const size_t bytes = BufferSize(spec.MaxBytes(), status);
+      absl::StatusOr<std::shared_ptr<void>> m = arena != nullptr ? arena->Take(bytes) : device->Allocate(bytes);
       if (!m.ok()) {
         return absl::Status(m.status().code(), absl::StrCat(op_name, ", output ", o, " ", spec.ToString(), ", buffer ", s + 1, " of ",
                                                             op.slots, ": ", std::string(m.status().message())));
@@ -38,8 +41,9 @@ absl::StatusOr<std::shared_ptr<void>> OutputBuffers::Get(int slot, int output, s
   return b.memory;
 }
 
-void ComputeCall::Begin(int64_t execution, std::vector<Tensor> args, Stream* stream) {
+void ComputeCall::Begin(int64_t execution, std::vector<Tensor> args, Stream* stream, const int64_t* counter) {
   execution_ = execution;
+  counter_ = counter;
   stream_ = stream;
   args_ = std::move(args);
   outs_.assign(op_->outputs.size(), Tensor());

@@ -6,6 +6,7 @@
 
 #include "common/channel/port.h"
 #include "worker/actor/actor.h"
+#include "worker/run/arena.h"
 #include "worker/run/program.h"
 
 namespace weft {
@@ -15,13 +16,19 @@ namespace weft {
 class OutputBuffers {
  public:
   // ResourceExhausted names the op.
-  static absl::StatusOr<OutputBuffers> Create(const LocalOp& op, const std::string& op_name, Device* device);
+  // `status`: with a status word behind each planned output. `arena` (may be nullptr) has the planned ones; it and `device` outlive this.
+  static absl::StatusOr<OutputBuffers> Create(const LocalOp& op, const std::string& op_name, Device* device, Arena* arena, bool status);
 
   // Memory of at least `bytes` for an output in a slot.
   absl::StatusOr<std::shared_ptr<void>> Get(int slot, int output, size_t bytes);
   // The planned buffer as it is, with its size; nullptr when there is none yet.
   const std::shared_ptr<void>& At(int slot, int output) const { return buffers_[slot * outputs_ + output].memory; }
   size_t SizeAt(int slot, int output) const { return buffers_[slot * outputs_ + output].bytes; }
+  // The output's status word; nullptr without.
+  DeviceStatus* StatusAt(int slot, int output) const {
+    const Buffer& b = buffers_[slot * outputs_ + output];
+    return status_ && b.memory != nullptr ? reinterpret_cast<DeviceStatus*>(static_cast<char*>(b.memory.get()) + StatusOffset(b.bytes)) : nullptr;
+  }
 
  private:
   struct Buffer {
@@ -30,6 +37,7 @@ class OutputBuffers {
   };
   Device* device_ = nullptr;
   int outputs_ = 0;
+  bool status_ = false;
   std::vector<Buffer> buffers_;
 };
 
@@ -40,7 +48,8 @@ class ComputeCall final : public CallContext {
   ComputeCall(const LocalOp* op, OutputBuffers buffers) : op_(op), buffers_(std::move(buffers)) {}
 
   // Prepares for execution k. `args` are host-known good.
-  void Begin(int64_t execution, std::vector<Tensor> args, Stream* stream);
+  // `counter`: where the device finds the execution's number when the call is captured; nullptr otherwise.
+  void Begin(int64_t execution, std::vector<Tensor> args, Stream* stream, const int64_t* counter = nullptr);
   // Calls the method and checks what it made against the declared outputs. Any thread, once per Begin. Never throws.
   absl::Status Run(Actor* actor, int method);
 
@@ -55,12 +64,17 @@ class ComputeCall final : public CallContext {
   absl::StatusOr<Tensor> AllocateOutput(int i, DType dtype, const Dims& dims) override;
   void Hold(Nanos duration) override { hold = duration; }
   Stream* stream() const override { return stream_; }
+  DeviceStatus* device_status() const override { return outs_.empty() ? nullptr : StatusOf(0); }
+  ExecutionNumber execution_number() const override { return {counter_, execution_}; }
+  // The status word of an output in this execution's slot; nullptr without.
+  DeviceStatus* StatusOf(int output) const { return buffers_.StatusAt(static_cast<int>(execution_ % op_->slots), output); }
 
  private:
   const LocalOp* const op_;
   OutputBuffers buffers_;
   int64_t execution_ = 0;
   Stream* stream_ = nullptr;
+  const int64_t* counter_ = nullptr;
   std::vector<Tensor> args_;
   std::vector<Tensor> outs_;
 };

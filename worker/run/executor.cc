@@ -13,6 +13,11 @@ constexpr Nanos kDrainPoll = 50'000'000;
 // therefore wakes early and polls the rest: one part in a hundred of a 10 ms hold, and an end that is on time.
 constexpr Nanos kTimerLead = 100'000;
 
+// Pauses between questions to a device that rings no doorbell: this part of the time since something moved, within these limits.
+constexpr Nanos kPollPart = 64;
+constexpr Nanos kPollShortest = 20'000;
+constexpr Nanos kPollLongest = 1'000'000;
+
 }  // namespace
 
 Executor::Executor(Options options) : options_(std::move(options)) {}
@@ -148,6 +153,13 @@ bool Executor::Reap() {
 
 bool Executor::StepOnce() {
   bool any = RunCommands();
+  if (options_.device != nullptr && !device_failed_) {
+    const absl::Status health = options_.device->Health();
+    if (!health.ok()) {
+      device_failed_ = true;
+      for (Entry& e : entries_) e.run->Fail(health);
+    }
+  }
   for (Entry& e : entries_) {
     if (e.run->Step()) any = true;
     const int64_t p = e.run->progress();
@@ -165,6 +177,10 @@ bool Executor::StepOnce() {
     }
   }
   any |= Reap();
+  if (device_failed_ && options_.on_device_failed && !device_failure_told_) {
+    device_failure_told_ = true;
+    options_.on_device_failed(options_.device->Health());
+  }
   return any;
 }
 
@@ -180,9 +196,26 @@ Nanos Executor::NextTime() const {
 void Executor::Loop() {
   while (!stop_.load()) {
     const uint32_t seen = options_.doorbell->Snapshot();
-    if (StepOnce()) continue;
-    bool in_flight = false;
-    for (const Entry& e : entries_) in_flight |= e.run->InFlight();
+    if (StepOnce()) {
+      idle_since_ = 0;
+      continue;
+    }
+    bool in_flight = false, must_poll = false;
+    for (const Entry& e : entries_) {
+      in_flight |= e.run->InFlight();
+      must_poll |= e.run->MustPoll();
+    }
+    if (must_poll) {
+      // What a GPU does rings nothing. Asked without a pause at first; then, so that a long kernel does not cost a core, ever more seldom: the
+      // answer comes late by no more than a small part of the time that has passed.
+      const Nanos now = options_.clock->Now();
+      if (idle_since_ == 0) idle_since_ = now;
+      const Nanos idle = now - idle_since_;
+      if (idle >= options_.spin) {
+        options_.doorbell->Wait(seen, std::min(NextTime(), now + std::clamp(idle / kPollPart, kPollShortest, kPollLongest)), 0);
+      }
+      continue;
+    }
     const Nanos next = NextTime();
     const bool near = next != Event::kUnknown && next - options_.clock->Now() <= kTimerLead;
     if (next == Event::kUnknown || near) {

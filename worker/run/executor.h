@@ -25,6 +25,11 @@ class Executor {
     Doorbell* doorbell = nullptr;
     // How long to poll before sleeping while something is in flight. 0 where threads outnumber cores.
     Nanos spin = 0;
+    // The device of all graphs; may be nullptr. Its Health() ends the worker.
+    const Device* device = nullptr;
+    // The device has failed for good: every graph has just failed with this cause (on_failed told). The process is to end. Called once, on
+    // the loop's thread; must not block.
+    std::function<void(const absl::Status& cause)> on_device_failed;
     // A graph failed here (not by Abort): called once per graph on the loop's thread; must not block.
     std::function<void(const std::string& graph, const absl::Status& cause)> on_failed;
     // `completed` executions of a graph are done on this worker; called on the loop's thread when that changed, for graphs that have
@@ -83,6 +88,9 @@ class Executor {
   Mutex mu_;
   std::vector<std::function<void()>> commands_ WEFT_GUARDED_BY(mu_);
   std::vector<Entry> entries_;  // loop's thread
+  bool device_failed_ = false;        // loop's thread
+  bool device_failure_told_ = false;  // loop's thread
+  Nanos idle_since_ = 0;        // loop's thread
 };
 
 }  // namespace weft

@@ -38,6 +38,7 @@ GraphRun::~GraphRun() {
 
 absl::Status GraphRun::Prepare() {
   worker_ = WorkerName(loaded_.plan, loaded_.plan.part_of);
+  status_words_ = UsesStatusWords(loaded_.plan) && device_->kind() == "cuda";
   state_.resize(program_.ops.size());
   for (size_t i = 0; i < program_.ops.size(); ++i) WEFT_RETURN_IF_ERROR(PrepareOp(static_cast<int>(i)));
   const Nanos now = clock_->Now();
@@ -48,6 +49,10 @@ absl::Status GraphRun::Prepare() {
     lanes_.push_back(std::move(lane));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<void>> GraphRun::Allocate(size_t bytes) {
+  return loaded_.arena != nullptr ? loaded_.arena->Take(bytes) : device_->Allocate(bytes);
 }
 
 absl::Status GraphRun::PrepareOp(int i) {
@@ -63,7 +68,7 @@ absl::Status GraphRun::PrepareOp(int i) {
       if (it == loaded_.actors.end()) return missing("actor");
       s.actor = it->second.get();
       WEFT_ASSIGN_OR_RETURN(s.method, s.actor->Method(op.node->method));
-      WEFT_ASSIGN_OR_RETURN(OutputBuffers buffers, OutputBuffers::Create(op, Describe(op), device_));
+      WEFT_ASSIGN_OR_RETURN(OutputBuffers buffers, OutputBuffers::Create(op, Describe(op), device_, loaded_.arena.get(), status_words_));
       s.call = std::make_unique<ComputeCall>(&op, std::move(buffers));
       return absl::OkStatus();
     }
@@ -75,7 +80,7 @@ absl::Status GraphRun::PrepareOp(int i) {
       s.buffers.resize(op.slots);
       if (s.receiver->ZeroCopy() || op.edge->spec.shape.HasDynamic()) return absl::OkStatus();
       for (std::shared_ptr<void>& b : s.buffers) {
-        WEFT_ASSIGN_OR_RETURN(b, device_->Allocate(op.edge->bytes));
+        WEFT_ASSIGN_OR_RETURN(b, Allocate(BufferSize(op.edge->bytes, status_words_)));
       }
       return absl::OkStatus();
     }
@@ -92,7 +97,7 @@ absl::Status GraphRun::PrepareOp(int i) {
       s.group = it->second.get();
       s.buffers.resize(op.slots);
       for (std::shared_ptr<void>& b : s.buffers) {
-        WEFT_ASSIGN_OR_RETURN(b, device_->Allocate(op.group->output.MaxBytes()));
+        WEFT_ASSIGN_OR_RETURN(b, Allocate(BufferSize(op.group->output.MaxBytes(), status_words_)));
       }
       return absl::OkStatus();
     }
@@ -132,6 +137,20 @@ bool GraphRun::CompleteFront(Lane* lane) {
   lane->outstanding.erase(lane->outstanding.begin());
   Complete(o, lane);
   return true;
+}
+
+DeviceStatus* GraphRun::StatusOf(int i, int64_t k) const {
+  const OpState& s = state_[i];
+  const LocalOp& op = program_.ops[i];
+  if (!status_words_ || s.buffers.empty()) return nullptr;
+  char* const memory = static_cast<char*>(s.buffers[k % op.slots].get());
+  const size_t bytes = op.edge != nullptr ? op.edge->bytes : op.group->output.MaxBytes();
+  return memory == nullptr ? nullptr : reinterpret_cast<DeviceStatus*>(memory + StatusOffset(bytes));
+}
+
+EventRef GraphRun::EventOf(int i, int64_t k) const {
+  const OpState& s = state_[i];
+  return s.done > k || s.events.empty() ? nullptr : s.events[k - s.done];
 }
 
 bool GraphRun::WaitHolds(const LocalWait& w, int64_t k, Stream* stream) const {
@@ -180,7 +199,10 @@ bool GraphRun::IssueHead(Lane* lane, int lane_index) {
   out.op = i;
   out.execution = k;
   out.start = clock_->Now();
-  const absl::Status s = Issue(i, k, lane, &out);
+  if (trace_.enabled()) out.mark = device_->Mark(lane->stream.get());
+  absl::Status s;
+  if (loaded_.plan.options.poison_released() && device_->QueueDepth() > 1) s = PoisonAhead(i, k, lane);
+  if (s.ok()) s = Issue(i, k, lane, &out);
   if (!s.ok()) {
     Fail(absl::Status(s.code(), absl::StrCat(Describe(op), " on ", worker_, ", execution ", k, ": ", std::string(s.message()))));
     return false;
@@ -194,6 +216,24 @@ bool GraphRun::IssueHead(Lane* lane, int lane_index) {
   }
   lane->outstanding.push_back(std::move(out));
   return true;
+}
+
+absl::Status GraphRun::PoisonAhead(int i, int64_t k, Lane* lane) {
+  const LocalOp& op = program_.ops[i];
+  OpState& s = state_[i];
+  if (s.call != nullptr) {
+    const int slot = static_cast<int>(k % op.slots);
+    for (size_t o = 0; o < op.outputs.size(); ++o) {
+      const std::shared_ptr<void>& memory = s.call->buffers().At(slot, static_cast<int>(o));
+      if (memory == nullptr) continue;
+      WEFT_RETURN_IF_ERROR(device_->Fill(memory.get(), kReleasedPattern, s.call->buffers().SizeAt(slot, static_cast<int>(o)), lane->stream.get()));
+    }
+  }
+  if (!s.buffers.empty() && s.buffers[k % op.slots] != nullptr) {
+    const size_t bytes = op.edge != nullptr ? op.edge->bytes : op.group->output.MaxBytes();
+    WEFT_RETURN_IF_ERROR(device_->Fill(s.buffers[k % op.slots].get(), kReleasedPattern, bytes, lane->stream.get()));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status GraphRun::Issue(int op, int64_t k, Lane* lane, Outstanding* out) {
@@ -237,6 +277,15 @@ absl::Status GraphRun::IssueCompute(int i, int64_t k, Lane* lane, Outstanding* o
     args.push_back(v.tensor);
   }
   s.call->Begin(k, std::move(args), lane->stream.get());
+  const bool status = status_words_ && s.call->StatusOf(0) != nullptr;
+  if (status) {
+    // What its arguments carry it carries on; its own method may add to that.
+    std::vector<const DeviceStatus*> from;
+    for (const LocalArg& a : op.args) {
+      if (const DeviceStatus* word = ArgValue(a, k).status; word != nullptr) from.push_back(word);
+    }
+    WEFT_RETURN_IF_ERROR(device_->CombineStatus(from, s.call->StatusOf(0), lane->stream.get()));
+  }
   Work work;
   ComputeCall* const call = s.call.get();
   Actor* const actor = s.actor;
@@ -247,6 +296,16 @@ absl::Status GraphRun::IssueCompute(int i, int64_t k, Lane* lane, Outstanding* o
   work.status = &call->status;
   const bool is_inline = work.where == Work::kInline;
   out->ran = true;
+  if (status) {
+    work.run = [this, run = std::move(work.run), call, lane, outputs = op.outputs.size()] {
+      absl::Status ran = run();
+      for (size_t o = 1; ran.ok() && o < outputs; ++o) {
+        if (call->StatusOf(static_cast<int>(o)) == nullptr) continue;
+        ran = device_->CombineStatus({call->StatusOf(0)}, call->StatusOf(static_cast<int>(o)), lane->stream.get());
+      }
+      return ran;
+    };
+  }
   WEFT_ASSIGN_OR_RETURN(out->event, lane->stream->Launch(std::move(work)));
   if (is_inline) {
     FinishCompute(i, k);
@@ -262,7 +321,9 @@ void GraphRun::FinishCompute(int i, int64_t k) {
   if (!s.call->status.ok()) error = MakeError(i, k, s.call->status);
   for (size_t o = 0; o < values.size(); ++o) {
     values[o].error = error;
-    if (error == nullptr) values[o].tensor = std::move(s.call->outputs()[o]);
+    if (error != nullptr) continue;
+    values[o].tensor = std::move(s.call->outputs()[o]);
+    if (status_words_) values[o].status = s.call->StatusOf(static_cast<int>(o));
   }
 }
 
@@ -272,6 +333,7 @@ absl::Status GraphRun::IssueReceive(int i, int64_t k, Lane* lane, Outstanding* o
   Tensor buffer;
   const std::shared_ptr<void>& memory = s.buffers[k % op.slots];
   if (memory != nullptr) buffer = Tensor(op.edge->spec.dtype, op.edge->spec.shape.MaxDims(), memory.get(), memory);
+  ValuesOf(i, k)[0].status = StatusOf(i, k);
   WEFT_ASSIGN_OR_RETURN(out->event, s.receiver->Recv(k, buffer, &ValuesOf(i, k)[0], lane->stream.get()));
   return absl::OkStatus();
 }
@@ -281,11 +343,13 @@ absl::Status GraphRun::IssueSend(int i, int64_t k, Lane* lane, Outstanding* out)
   Value v;
   if (!op.args.empty()) {
     v = ArgValue(op.args[0], k);
+    v.event = EventOf(op.args[0].op, k);
   } else {  // a control edge: its only content is that the producer is done
     WEFT_ASSIGN_OR_RETURN(v.tensor, Tensor::OnHost(v1::U8, {0}));
   }
   if (op.edge->control) {
     v.error = nullptr;  // control edges order, they do not poison
+    v.status = nullptr;
     if (v.tensor.dtype() != v1::U8 || v.tensor.bytes() != 0) {
       WEFT_ASSIGN_OR_RETURN(v.tensor, Tensor::OnHost(v1::U8, {0}));
     }
@@ -312,7 +376,10 @@ absl::Status GraphRun::IssueCollective(int i, int64_t k, Lane* lane, Outstanding
   call.execution = k;
   const std::shared_ptr<void>& memory = s.buffers[k % op.slots];
   const Tensor buffer(op.group->output.dtype, op.group->output.shape.MaxDims(), memory.get(), memory);
-  WEFT_ASSIGN_OR_RETURN(out->event, s.group->Run(call, ArgValue(op.args[0], k), buffer, &ValuesOf(i, k)[0], lane->stream.get()));
+  Value in = ArgValue(op.args[0], k);
+  in.event = EventOf(op.args[0].op, k);
+  ValuesOf(i, k)[0].status = StatusOf(i, k);
+  WEFT_ASSIGN_OR_RETURN(out->event, s.group->Run(call, in, buffer, &ValuesOf(i, k)[0], lane->stream.get()));
   return absl::OkStatus();
 }
 
@@ -325,6 +392,7 @@ void GraphRun::Complete(const Outstanding& o, Lane* lane) {
     if (!health.ok()) Fail(absl::Status(health.code(), absl::StrCat(Describe(op), " on ", worker_, ", execution ", o.execution, ": ",
                                                                     std::string(health.message()))));
   }
+  if (s.receiver != nullptr && failure_.ok()) s.receiver->Arrived(o.execution);
   ++s.done;
   if (!s.events.empty()) s.events.erase(s.events.begin());
   ++progress_;
@@ -335,8 +403,12 @@ void GraphRun::Complete(const Outstanding& o, Lane* lane) {
     error = ValuesOf(o.op, o.execution)[0].error != nullptr;
     Unhold(o.op, o.execution);
   }
-  const Nanos began = o.event != nullptr ? o.event->StartedAt() : -1;
-  trace_.Add({op.plan->id, error, o.execution, std::clamp(began, o.start, now), now});
+  if (trace_.enabled()) {
+    const Nanos began = std::max(o.event != nullptr ? o.event->StartedAt() : -1, o.mark != nullptr ? device_->TimeOf(o.mark) : -1);
+    const Nanos ended = o.mark != nullptr && o.event != nullptr ? device_->TimeOf(o.event) : -1;
+    const Nanos start = std::clamp(began, o.start, now);
+    trace_.Add({op.plan->id, error, o.execution, start, ended < 0 ? now : std::clamp(ended, start, now)});
+  }
   // This op reads its arguments no more.
   std::vector<int> released;
   const auto release = [&](int from) {
@@ -407,6 +479,14 @@ bool GraphRun::InFlight() const {
     if (!lane.outstanding.empty()) return true;
   }
   return completed_ <= admitted_ && failure_.ok();
+}
+
+bool GraphRun::MustPoll() const {
+  if (!device_->Polls()) return false;
+  for (const Lane& lane : lanes_) {
+    if (!lane.outstanding.empty()) return true;
+  }
+  return false;
 }
 
 void GraphRun::Fail(const absl::Status& cause) {

@@ -48,6 +48,8 @@ class GraphRun {
   Nanos NextTime() const;
   // Whether anything is issued and not done.
   bool InFlight() const;
+  // Whether something is issued whose end rings no doorbell (Device::Polls): the loop must ask.
+  bool MustPoll() const;
 
   // Ends the graph with its first cause: nothing more is issued, links are closed. Later causes are ignored.
   void Fail(const absl::Status& cause);
@@ -82,6 +84,7 @@ class GraphRun {
     int64_t execution = 0;
     EventRef event;
     Nanos start = 0;
+    EventRef mark;          // when the device began, where it can tell
     bool finished = false;  // values are filled already
     bool ran = false;       // a COMPUTE that was called, not skipped for an error
   };
@@ -92,7 +95,7 @@ class GraphRun {
     int64_t first_made = 0;
     std::unique_ptr<ComputeCall> call;
     std::vector<EventRef> events;  // of issued, not done executions; oldest first (devices that queue)
-    std::vector<std::shared_ptr<void>> buffers;  // RECV, COLLECTIVE: one per slot
+    std::vector<std::shared_ptr<void>> buffers;  // READ that copies, RECV, COLLECTIVE: one per slot
     Actor* actor = nullptr;
     int method = 0;
     SendPort* sender = nullptr;
@@ -110,6 +113,13 @@ class GraphRun {
   GraphRun(LoadedGraph loaded, const Options& options);
   absl::Status Prepare();
   absl::Status PrepareOp(int i);
+  absl::StatusOr<std::shared_ptr<void>> Allocate(size_t bytes);
+  // With options.poison_released, on devices that queue: what the op is about to write is filled first.
+  absl::Status PoisonAhead(int op, int64_t k, Lane* lane);
+  // The status word of a RECV's, READ's or COLLECTIVE's buffer; nullptr without.
+  DeviceStatus* StatusOf(int op, int64_t k) const;
+  // The event of `op` in execution k, if it is not known to be done.
+  EventRef EventOf(int op, int64_t k) const;
 
   bool CompleteFront(Lane* lane);
   bool IssueHead(Lane* lane, int lane_index);
@@ -136,6 +146,7 @@ class GraphRun {
   const Clock* const clock_;
   Device* const device_;
   Program program_;  // points into loaded_.plan
+  bool status_words_ = false;
   std::string worker_;
   std::vector<OpState> state_;
   std::vector<Lane> lanes_;

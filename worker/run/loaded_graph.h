@@ -8,6 +8,7 @@
 #include "common/comm/communicator.h"
 #include "common/plan/plan.h"
 #include "worker/actor/actor.h"
+#include "worker/run/arena.h"
 
 namespace weft {
 
@@ -18,6 +19,8 @@ struct LoadedGraph {
   std::map<int32_t, std::unique_ptr<SendPort>> senders;   // by PlanEdge::id
   std::map<int32_t, std::unique_ptr<RecvPort>> receivers; // by PlanEdge::id
   std::map<int32_t, std::unique_ptr<Communicator>> groups;// by PlanGroup::id
+  // Planned device memory, where one allocation holds it all; nullptr: each buffer is allocated by itself.
+  std::shared_ptr<Arena> arena;
   // Highest admitted execution, -1 before the first. Called by the loop's thread at every step.
   std::function<int64_t()> admitted;
   // Closes all links with a cause, so that peers stop too. Called once, on the loop's thread, when the graph fails or is removed.

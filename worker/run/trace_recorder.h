@@ -21,6 +21,7 @@ class TraceRecorder {
  public:
   explicit TraceRecorder(size_t capacity) : capacity_(capacity) {}
 
+  bool enabled() const { return capacity_ > 0; }
   void Add(const TraceRecord& r) {
     if (capacity_ == 0) return;
     if (ring_.size() < capacity_) {

@@ -134,6 +134,4 @@ absl::StatusOr<EventRef> StagedRecvPort::Recv(int64_t execution, const Tensor& b
   return item->copied;
 }
 
-void StagedRecvPort::Release(int64_t) { Pump(); }
-
 }  // namespace weft

@@ -26,7 +26,8 @@ class StagedRecvPort : public RecvPort {
   PortState Poll(int64_t execution) override;
   // Without a buffer (a `?` dimension) memory comes from the device's pool.
   absl::StatusOr<EventRef> Recv(int64_t execution, const Tensor& buffer, Value* out, Stream* stream) override;
-  void Release(int64_t execution) override;
+  void Arrived(int64_t execution) override { Pump(); }
+  void Release(int64_t execution) override { Pump(); }
   bool ZeroCopy() const override { return false; }
   std::string WaitsFor() const override { return inner_->WaitsFor(); }
   absl::Status closed() const override { return inner_->closed(); }

@@ -50,10 +50,12 @@ class CudaDevice::EventPool {
   explicit EventPool(CudaApi* api) : api_(api) {}
   ~EventPool() {
     for (CudaEventHandle e : free_) api_->EventDestroy(e);
+    for (CudaEventHandle e : free_timed_) api_->EventDestroy(e);
   }
 
   absl::StatusOr<CudaEventHandle> Take() {
-    {
+    const bool timing = timing_.load(std::memory_order_relaxed);
+    if (!timing) {
       MutexLock lock(&mu_);
       if (!free_.empty()) {
         CudaEventHandle e = free_.back();
@@ -61,14 +63,24 @@ class CudaDevice::EventPool {
         return e;
       }
     }
+    if (timing) {
+      MutexLock lock(&mu_);
+      if (!free_timed_.empty()) {
+        CudaEventHandle e = free_timed_.back();
+        free_timed_.pop_back();
+        return e;
+      }
+    }
     CudaEventHandle e = nullptr;
-    WEFT_RETURN_IF_ERROR(FromCuda(api_, Note(api_->EventCreate(false, &e)), "making a CUDA event"));
+    WEFT_RETURN_IF_ERROR(FromCuda(api_, Note(api_->EventCreate(timing, &e)), "making a CUDA event"));
     return e;
   }
-  void Give(CudaEventHandle e) {
+  void Give(CudaEventHandle e, bool timed) {
     MutexLock lock(&mu_);
-    free_.push_back(e);
+    (timed ? free_timed_ : free_).push_back(e);
   }
+  void SetTiming(bool on) { timing_.store(on, std::memory_order_relaxed); }
+  bool timing() const { return timing_.load(std::memory_order_relaxed); }
 
   // Remembers the first sticky error; returns what it was given.
   int Note(int e) {
@@ -83,6 +95,8 @@ class CudaDevice::EventPool {
   CudaApi* const api_;
   Mutex mu_;
   std::vector<CudaEventHandle> free_ WEFT_GUARDED_BY(mu_);
+  std::vector<CudaEventHandle> free_timed_ WEFT_GUARDED_BY(mu_);
+  std::atomic<bool> timing_{false};
   std::atomic<int> sticky_{kCudaSuccess};
 };
 
@@ -91,13 +105,15 @@ namespace {
 // Type by which the device knows events that it can wait for.
 class CudaEventBase : public Event {
  public:
-  CudaEventBase(CudaEventHandle e, CudaStreamHandle stream) : event_(e), stream_(stream) {}
+  CudaEventBase(CudaEventHandle e, CudaStreamHandle stream, bool timed) : event_(e), stream_(stream), timed_(timed) {}
   CudaEventHandle get() const { return event_; }
   CudaStreamHandle stream() const { return stream_; }
+  bool timed() const { return timed_; }
 
  protected:
   const CudaEventHandle event_;
   const CudaStreamHandle stream_;
+  const bool timed_;
 };
 
 }  // namespace
@@ -123,21 +139,22 @@ class CudaDevice::CudaStream : public Stream {
   void* native() const override { return stream_; }
 
   static absl::StatusOr<EventRef> Record(CudaStreamHandle stream, const std::shared_ptr<EventPool>& events) {
+    const bool timed = events->timing();
     WEFT_ASSIGN_OR_RETURN(CudaEventHandle e, events->Take());
     const absl::Status s = FromCuda(events->api(), events->Note(events->api()->EventRecord(e, stream)), "recording a CUDA event");
     if (!s.ok()) {
-      events->Give(e);
+      events->Give(e, timed);
       return s;
     }
-    return EventRef(std::make_shared<PooledEvent>(e, stream, events));
+    return EventRef(std::make_shared<PooledEvent>(e, stream, timed, events));
   }
 
  private:
   class PooledEvent : public CudaEventBase {
    public:
-    PooledEvent(CudaEventHandle e, CudaStreamHandle stream, std::shared_ptr<EventPool> pool)
-        : CudaEventBase(e, stream), pool_(std::move(pool)) {}
-    ~PooledEvent() override { pool_->Give(event_); }
+    PooledEvent(CudaEventHandle e, CudaStreamHandle stream, bool timed, std::shared_ptr<EventPool> pool)
+        : CudaEventBase(e, stream, timed), pool_(std::move(pool)) {}
+    ~PooledEvent() override { pool_->Give(event_, timed_); }
     bool Ready() const override {
       if (done_.load(std::memory_order_acquire)) return true;
       const int code = pool_->sticky() == kCudaSuccess ? pool_->Note(pool_->api()->EventQuery(event_)) : kCudaSuccess;
@@ -156,7 +173,7 @@ class CudaDevice::CudaStream : public Stream {
   const std::shared_ptr<EventPool> events_;
 };
 
-absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(const CudaPlugin& plugin, int ordinal) {
+absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(const CudaPlugin& plugin, const Clock* clock, int ordinal) {
   CudaApi* const api = plugin.cuda;
   int count = 0;
   const int e = api->DeviceCount(&count);
@@ -168,7 +185,7 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(const CudaPlugin&
   if (ordinal < 0 || ordinal >= count) {
     return absl::InvalidArgumentError(absl::StrCat("GPU ", ordinal, " does not exist: there are ", count, ", numbered from 0"));
   }
-  std::unique_ptr<CudaDevice> device(new CudaDevice(plugin, ordinal));
+  std::unique_ptr<CudaDevice> device(new CudaDevice(plugin, clock, ordinal));
   const auto what = [&](const char* step) { return absl::StrCat(step, " GPU ", ordinal); };
   WEFT_RETURN_IF_ERROR(device->Check(api->SetDevice(ordinal), what("taking")));
   WEFT_RETURN_IF_ERROR(device->Check(api->GetDeviceInfo(ordinal, &device->info_), what("asking for the properties of")));
@@ -183,8 +200,8 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(const CudaPlugin&
   return device;
 }
 
-CudaDevice::CudaDevice(const CudaPlugin& plugin, int ordinal)
-    : plugin_(plugin), ordinal_(ordinal), events_(std::make_shared<EventPool>(plugin.cuda)) {}
+CudaDevice::CudaDevice(const CudaPlugin& plugin, const Clock* clock, int ordinal)
+    : plugin_(plugin), clock_(clock), ordinal_(ordinal), events_(std::make_shared<EventPool>(plugin.cuda)) {}
 CudaDevice::~CudaDevice() = default;
 
 void CudaDevice::BindThread() { (void)Check(api()->SetDevice(ordinal_), "binding a thread"); }
@@ -228,6 +245,55 @@ absl::StatusOr<std::shared_ptr<void>> CudaDevice::RegisterHost(void* p, size_t b
 }
 
 absl::StatusOr<EventRef> CudaDevice::Record(CudaStreamHandle stream) const { return CudaStream::Record(stream, events_); }
+
+absl::Status CudaDevice::Fill(void* p, int value, size_t bytes, Stream* stream) {
+  return Check(api()->MemsetAsync(p, value, bytes, stream->native()), "filling memory");
+}
+
+absl::Status CudaDevice::CombineStatus(const std::vector<const DeviceStatus*>& from, DeviceStatus* to, Stream* stream) {
+  constexpr size_t kMost = 63;  // of one call, beside what it made so far
+  size_t at = 0;
+  std::vector<const DeviceStatus*> some;
+  do {
+    some.clear();
+    if (at > 0) some.push_back(to);
+    for (size_t i = 0; i < kMost && at < from.size(); ++i) some.push_back(from[at++]);
+    WEFT_RETURN_IF_ERROR(Check(kernels()->CombineStatus(some.data(), static_cast<int>(some.size()), to, stream->native()),
+                               "combining status words"));
+  } while (at < from.size());
+  return absl::OkStatus();
+}
+
+void CudaDevice::SetTiming(bool on) {
+  events_->SetTiming(on);
+  base_ = nullptr;
+  if (!on) return;
+  // The device's clock is tied to the host's once: a moment that both see within some microseconds.
+  absl::StatusOr<std::unique_ptr<Stream>> stream = NewStream(v1::LANE_COMPUTE);
+  if (!stream.ok()) return;
+  for (int i = 0; i < 2; ++i) {  // the first warms up
+    absl::StatusOr<EventRef> e = Record((*stream)->native());
+    if (!e.ok()) return;
+    if (!Check(api()->StreamSynchronize((*stream)->native()), "waiting for an event").ok()) return;
+    base_time_ = clock_->Now();
+    base_ = *std::move(e);
+  }
+}
+
+EventRef CudaDevice::Mark(Stream* stream) {
+  if (base_ == nullptr) return nullptr;
+  absl::StatusOr<EventRef> e = Record(stream->native());
+  return e.ok() ? *std::move(e) : nullptr;
+}
+
+Nanos CudaDevice::TimeOf(const EventRef& event) const {
+  const auto* e = dynamic_cast<const CudaEventBase*>(event.get());
+  const auto* base = dynamic_cast<const CudaEventBase*>(base_.get());
+  if (e == nullptr || base == nullptr || !e->timed()) return -1;
+  float ms = 0;
+  if (!Check(api()->EventElapsed(base->get(), e->get(), &ms), "reading the time of an event").ok()) return -1;
+  return base_time_ + static_cast<Nanos>(static_cast<double>(ms) * 1e6);
+}
 
 bool CudaDevice::CanWaitFor(const EventRef& event) const {
   return event == nullptr || dynamic_cast<const CudaEventBase*>(event.get()) != nullptr;

@@ -18,9 +18,9 @@ class CudaDevice : public Device {
  public:
   static constexpr int kQueueDepth = 64;
 
-  // Takes GPU `ordinal` for this process, and loads all kernels. The plugin outlives it. Unavailable when there is no driver or no GPU, or the driver is
+  // Takes GPU `ordinal` for this process, and loads all kernels. The plugin and `clock` outlive it. Unavailable when there is no driver or no GPU, or the driver is
   // too old for the runtime; InvalidArgument when there are fewer GPUs. The message says which and what to do.
-  static absl::StatusOr<std::unique_ptr<CudaDevice>> Create(const CudaPlugin& plugin, int ordinal);
+  static absl::StatusOr<std::unique_ptr<CudaDevice>> Create(const CudaPlugin& plugin, const Clock* clock, int ordinal);
   ~CudaDevice() override;
 
   std::string kind() const override { return "cuda"; }
@@ -30,6 +30,11 @@ class CudaDevice : public Device {
   absl::StatusOr<std::shared_ptr<void>> Allocate(size_t bytes) override;
   int QueueDepth() const override { return kQueueDepth; }
   bool CanWaitFor(const EventRef& event) const override;
+  absl::Status Fill(void* p, int value, size_t bytes, Stream* stream) override;
+  absl::Status CombineStatus(const std::vector<const DeviceStatus*>& from, DeviceStatus* to, Stream* stream) override;
+  EventRef Mark(Stream* stream) override;
+  Nanos TimeOf(const EventRef& event) const override;
+  void SetTiming(bool on) override;
   bool Polls() const override { return true; }
   absl::Status Health() const override;
 
@@ -59,13 +64,17 @@ class CudaDevice : public Device {
  private:
   class EventPool;
   class CudaStream;
-  CudaDevice(const CudaPlugin& plugin, int ordinal);
+  CudaDevice(const CudaPlugin& plugin, const Clock* clock, int ordinal);
 
   const CudaPlugin plugin_;
+  const Clock* const clock_;
   const int ordinal_;
   int high_priority_ = 0;
   CudaDeviceInfo info_{};
   std::shared_ptr<EventPool> events_;
+  // A moment that both clocks know: set while timing is on.
+  EventRef base_;
+  Nanos base_time_ = 0;
 };
 
 }  // namespace weft
