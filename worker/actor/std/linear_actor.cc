@@ -1,6 +1,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "worker/actor/std/linear.h"
+#include "common/tensor/linear.h"
 #include "worker/actor/std/method_table.h"
 #include "worker/actor/std/std_actors.h"
 

@@ -1,10 +1,10 @@
-#include "worker/actor/std/linear.h"
+#include "common/tensor/linear.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "common/tensor/random.h"
 #include "worker/actor/std/call_test_util.h"
-#include "worker/actor/std/random.h"
 
 namespace weft {
 namespace {

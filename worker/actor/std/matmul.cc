@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "worker/actor/std/blas.h"
+#include "common/tensor/blas.h"
 #include "worker/actor/std/methods.h"
 
 namespace weft::cpu {

@@ -1,8 +1,8 @@
 #include <catch2/catch.hpp>
 
+#include "common/tensor/fill.h"
+#include "common/tensor/random.h"
 #include "worker/actor/std/call_test_util.h"
-#include "worker/actor/std/fill.h"
-#include "worker/actor/std/random.h"
 
 namespace weft {
 namespace {

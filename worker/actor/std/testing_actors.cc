@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "worker/actor/std/fill.h"
+#include "common/tensor/fill.h"
 #include "worker/actor/std/made_spec.h"
 #include "worker/actor/std/method_table.h"
 #include "worker/actor/std/std_actors.h"

@@ -37,14 +37,19 @@ class KernelsApi {
   // Loads all device code and makes cuBLAS's handle and workspace for the calling thread's device, so that nothing is loaded later. Blocks.
   // On failure *problem says what is missing, in words that stay valid.
   virtual int Load(const char** problem) = 0;
+  // Gives `stream` a workspace of its own (about 32 MiB) for Matmul, Linear and Reduce, before the first of them and outside a capture; CloseStream
+  // takes it back, before the stream is destroyed. All streams that were not opened share one workspace: at most one of them at a time may have such
+  // work under way. Workspaces are of one size, so results do not depend on the stream. Thread-safe; OpenStream may block.
+  virtual int OpenStream(void* /*stream*/) { return 0; }
+  virtual void CloseStream(void* /*stream*/) {}
 
-  // As FillTensor of worker/actor/std/fill.h, bit for bit.
+  // As FillTensor of common/tensor/fill.h, bit for bit.
   virtual int Fill(DeviceFill kind, double number, uint64_t seed, ExecutionNumber execution, int dtype, void* out, int64_t n, void* stream) = 0;
   // out = args[0] + args[1] + ... in this order, as the CPU's std.Add; 1 to 64 args.
   virtual int Add(int dtype, const void* const* args, int count, void* out, int64_t n, void* stream) = 0;
   // out = x * factor as the CPU's std.Scale.
   virtual int Scale(int dtype, const void* x, double factor, void* out, int64_t n, void* stream) = 0;
-  // [outer, size, inner] -> [outer, inner]. Floats are summed in double.
+  // [outer, size, inner] -> [outer, inner]. Floats are summed in double, in the order of reduce_order.h.
   virtual int Reduce(DeviceReduce how, int dtype, const void* x, int64_t outer, int64_t size, int64_t inner, void* out, void* stream) = 0;
   // c[m, n] = a[m, k] * b[k, n], row-major. F32, F64, F16, BF16 by cuBLAS (accumulated in F32, F64 in F64); integers wrap around.
   virtual int Matmul(int dtype, DevicePrecision precision, const void* a, const void* b, void* c, int64_t m, int64_t n, int64_t k,

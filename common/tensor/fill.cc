@@ -1,4 +1,4 @@
-#include "worker/actor/std/fill.h"
+#include "common/tensor/fill.h"
 
 #include <cmath>
 #include <cstring>
@@ -6,7 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/tensor/arith.h"
-#include "worker/actor/std/random.h"
+#include "common/tensor/random.h"
 
 namespace weft {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/actor/std/blas.h"
+#include "common/tensor/blas.h"
 
 #include <cblas.h>
 

@@ -1,4 +1,4 @@
-#include "worker/actor/std/linear.h"
+#include "common/tensor/linear.h"
 
 #include <unistd.h>
 
@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/parse.h"
 #include "common/base/status_macros.h"
-#include "worker/actor/std/blas.h"
-#include "worker/actor/std/random.h"
+#include "common/tensor/blas.h"
+#include "common/tensor/random.h"
 
 namespace weft {
 namespace {
