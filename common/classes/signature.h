@@ -25,6 +25,11 @@ struct MethodSignature {
   // Specs of the outputs. `config` is the actor's with the node's fields over it. InvalidArgument names the argument or config
   // field that does not fit and says what would.
   std::function<absl::StatusOr<std::vector<Spec>>(const v1::Config& config, const std::vector<Spec>& args)> infer;
+  // Whether a call with this config may find on a CUDA device, while it runs, that it fails: then a status word must stand behind its outputs.
+  // Empty: never.
+  std::function<bool(const v1::Config& config)> fails_on_device = {};
+  // What such an error says, where the config has no message of its own.
+  std::string device_error = {};
 };
 
 struct ClassSignature {

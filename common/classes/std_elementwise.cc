@@ -97,6 +97,7 @@ absl::Status CheckMathConfig(const v1::Config& config) {
   if (!how.empty() && how != "sum" && how != "mean" && how != "max" && how != "min") {
     bad(absl::StrCat("config.reduce \"", how.substr(0, 40), "\" is not one of sum, mean, max, min"));
   }
+  if (const absl::Status s = CheckPrecision(config); !s.ok()) bad(std::string(s.message()));
   return problems.empty() ? absl::OkStatus() : absl::InvalidArgumentError(problems);
 }
 

@@ -54,20 +54,26 @@ absl::StatusOr<Specs> InferSquare(const v1::Config&, const Specs& args) {
 
 }  // namespace
 
-MethodSignature MatmulMethod() { return {"matmul", 2, 2, std::vector<std::string>{}, InferMatmul}; }
-MethodSignature SquareMethod() { return {"square", 1, 1, std::vector<std::string>{}, InferSquare}; }
+MethodSignature MatmulMethod() { return {"matmul", 2, 2, std::vector<std::string>{"precision"}, InferMatmul}; }
+MethodSignature SquareMethod() { return {"square", 1, 1, std::vector<std::string>{"precision"}, InferSquare}; }
+
+absl::Status CheckPrecision(const v1::Config& config) {
+  const std::string& p = config.precision();
+  if (p.empty() || p == "fp32" || p == "tf32") return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("config.precision \"", p.substr(0, 40), "\" is not one of fp32, tf32"));
+}
 
 void AddMatrixClasses(ClassTable* table) {
   table->Add(
       {"std.Gemm",
        "Matrix products, and what usually stands around them.",
-       {"scale", "reduce", "axis"},
+       {"scale", "reduce", "axis", "precision"},
        {},
        CheckMathConfig,
        {MatmulMethod(), SquareMethod(), AddMethod(), ScaleMethod(), IdentityMethod(), ReduceMethod(), PeekMethod()}});
   table->Add({"std.Math",
               "All of weft's methods that keep no state.",
-              {"scale", "reduce", "axis", "parts"},
+              {"scale", "reduce", "axis", "parts", "precision"},
               {},
               CheckMathConfig,
               {IdentityMethod(), AddMethod(), ScaleMethod(), SquareMethod(), MatmulMethod(), ReduceMethod(),

@@ -61,6 +61,7 @@ TEST_CASE("the table holds weft's classes and their methods") {
       {"std.Linear", {"forward"}},
       {"std.Delay", {"run"}},
       {"std.Fail", {"run"}},
+      {"std.Check", {"finite"}},
   };
   CHECK(ClassTable::Std().Names().size() == expected.size());
   for (const auto& [name, methods] : expected) {
@@ -216,8 +217,16 @@ TEST_CASE("linear") {
   config.set_activation("swish");
   CHECK_THAT(Check("std.Linear", config), Contains("activation"));
   config.set_activation("gelu");
-  config.set_dtype(v1::F16);
-  CHECK_THAT(Check("std.Linear", config), Contains("F32 or F64"));
+  config.set_dtype(v1::I32);
+  CHECK_THAT(Check("std.Linear", config), Contains("F32 or F64") && Contains("F16 or BF16, for CUDA"));
+  config.set_dtype(v1::BF16);
+  CHECK(Check("std.Linear", config) == "");
+  CHECK(Run("forward", {S(v1::BF16, "[4, 8]")}, config, "std.Linear") == "BF16[4, 3]");
+  config.set_precision("tf32");
+  CHECK(Check("std.Linear", config) == "");
+  config.set_precision("fp16");
+  CHECK_THAT(Check("std.Linear", config), Contains("config.precision \"fp16\" is not one of fp32, tf32"));
+  config.clear_precision();
   config.set_dtype(v1::F64);
   CHECK(Run("forward", {S(v1::F64, "[4, 8]")}, config, "std.Linear") == "F64[4, 3]");
   config.set_in_features(int64_t{1} << 31);
@@ -243,19 +252,44 @@ TEST_CASE("delay and fail") {
   }
   config.set_duration_s(3600);
   CHECK(Check("std.Delay", config) == "");
+  for (const double bad : {-0.1, 1.01, std::numeric_limits<double>::quiet_NaN()}) {
+    config.set_gpu_part(bad);
+    CHECK_THAT(Check("std.Delay", config), Contains("gpu_part"));
+  }
+  for (const double good : {0.0, 0.5, 1.0}) {
+    config.set_gpu_part(good);
+    CHECK(Check("std.Delay", config) == "");
+  }
   config.add_fail_on(3);
   CHECK(Check("std.Fail", config) == "");
   config.add_fail_on(-1);
   CHECK_THAT(Check("std.Fail", config), Contains("fail_on holds -1"));
 }
 
+TEST_CASE("check: floats only, and what may fail on a device is known") {
+  CHECK(Run("finite", {S(v1::F16, "[2, ?<=3]")}, {}, "std.Check") == "F16[2, ?<=3]");
+  CHECK_THAT(Run("finite", {S(v1::I32, "[2]")}, {}, "std.Check"), Contains("argument 0 is I32[2]") && Contains("always finite"));
+  v1::Config on_device;
+  on_device.set_on_device(true);
+  for (const std::string& name : ClassTable::Std().Names()) {
+    for (const MethodSignature& m : ClassTable::Std().Find(name)->methods) {
+      CAPTURE(name, m.name);
+      const auto fails = [&m = m](const v1::Config& c) { return m.fails_on_device != nullptr && m.fails_on_device(c); };
+      CHECK(fails({}) == (name == "std.Check"));
+      CHECK(fails(on_device) == (name == "std.Check" || name == "std.Fail"));
+      CHECK((m.fails_on_device != nullptr) == !m.device_error.empty());
+    }
+  }
+}
+
 TEST_CASE("ranges of the stateless methods' fields") {
   v1::Config config;
+  config.set_precision("half");
   config.set_axis(-1);
   config.set_parts(5000);
   config.set_reduce("avg");
   CHECK_THAT(Check("std.Math", config),
-             Contains("config.axis -1") && Contains("config.parts 5000") && Contains("\"avg\""));
+             Contains("config.axis -1") && Contains("config.parts 5000") && Contains("\"avg\"") && Contains("\"half\""));
 }
 
 }  // namespace

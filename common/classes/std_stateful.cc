@@ -1,4 +1,4 @@
-// Classes that make values or behave by their config: std.Source, std.Constant, std.Linear, std.Delay, std.Fail.
+// Classes that make values or behave by their config: std.Source, std.Constant, std.Linear, std.Delay, std.Fail, std.Check.
 
 #include <cmath>
 #include <limits>
@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/classes/infer.h"
+#include "common/classes/std_messages.h"
 #include "common/classes/std_signatures.h"
 
 namespace weft {
@@ -109,7 +110,11 @@ absl::Status CheckLinear(const v1::Config& config) {
   check_features("in_features", config.in_features());
   check_features("out_features", config.out_features());
   const DType dtype = LinearDType(config);
-  if (dtype != v1::F32 && dtype != v1::F64) problems.Add("config.dtype ", DTypeName(dtype), " is not F32 or F64");
+  // The halves are for CUDA devices: a CPU worker refuses the actor, as only the placement decides which device it is.
+  if (!IsFloat(dtype)) {
+    problems.Add("config.dtype ", DTypeName(dtype), " is not F32 or F64, for every device, nor F16 or BF16, for CUDA devices");
+  }
+  if (const absl::Status s = CheckPrecision(config); !s.ok()) problems.Add(std::string(s.message()));
   const std::string& a = config.activation();
   if (!a.empty() && a != "none" && a != "relu" && a != "gelu" && a != "tanh" && a != "sigmoid") {
     problems.Add("config.activation \"", a.substr(0, 40), "\" is not one of none, relu, gelu, tanh, sigmoid");
@@ -141,12 +146,15 @@ absl::StatusOr<Specs> InferRun(const v1::Config& config, const Specs& args) {
 }
 
 absl::Status CheckDelay(const v1::Config& config) {
+  Problems problems;
   // Written so that NaN is refused too.
   if (config.has_duration_s() && !(config.duration_s() >= 0 && config.duration_s() <= kMaxDelaySeconds)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("config.duration_s ", config.duration_s(), " is not within 0 to ", kMaxDelaySeconds, " seconds"));
+    problems.Add("config.duration_s ", config.duration_s(), " is not within 0 to ", kMaxDelaySeconds, " seconds");
   }
-  return absl::OkStatus();
+  if (config.has_gpu_part() && !(config.gpu_part() >= 0 && config.gpu_part() <= 1)) {
+    problems.Add("config.gpu_part ", config.gpu_part(), " is not within 0 to 1");
+  }
+  return problems.ToStatus();
 }
 
 absl::StatusOr<Specs> InferDelay(const v1::Config& config, const Specs& args) {
@@ -165,6 +173,11 @@ absl::Status CheckFail(const v1::Config& config) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<Specs> InferFinite(const v1::Config&, const Specs& args) {
+  if (!IsFloat(args[0].dtype)) return BadArg(0, args[0], "finite takes F16, BF16, F32 or F64; other dtypes are always finite");
+  return Specs{args[0]};
+}
+
 }  // namespace
 
 void AddStatefulClasses(ClassTable* table) {
@@ -180,7 +193,7 @@ void AddStatefulClasses(ClassTable* table) {
               {},
               CheckConstant,
               {{"make", 0, 0, std::nullopt, InferMake}}});
-  const std::vector<std::string> linear = {"in_features", "out_features", "activation", "seed", "dtype"};
+  const std::vector<std::string> linear = {"in_features", "out_features", "activation", "seed", "dtype", "precision"};
   table->Add({"std.Linear",
               "A linear layer and its activation, with weights from config.seed.",
               linear,
@@ -189,16 +202,22 @@ void AddStatefulClasses(ClassTable* table) {
               {{"forward", 1, 1, std::vector<std::string>{}, InferLinear}}});
   table->Add({"std.Delay",
               "Holds its lane for config.duration_s without using a core, and passes its first argument on.",
-              {"duration_s", "dtype", "shape"},
+              {"duration_s", "gpu_part", "dtype", "shape"},
               {},
               CheckDelay,
               {{"run", 0, -1, std::nullopt, InferDelay}}});
   table->Add({"std.Fail",
               "Fails on the executions in config.fail_on, or on all, and otherwise passes its first argument on.",
-              {"fail_on", "message", "dtype", "shape"},
+              {"fail_on", "message", "on_device", "dtype", "shape"},
               {},
               CheckFail,
-              {{"run", 0, -1, std::nullopt, InferRun}}});
+              {{"run", 0, -1, std::nullopt, InferRun, [](const v1::Config& c) { return c.on_device(); }, kFailMessage}}});
+  table->Add({"std.Check",
+              "Passes a value on, and fails where it is not what the method's name says.",
+              {},
+              {},
+              nullptr,
+              {{"finite", 1, 1, std::vector<std::string>{}, InferFinite, [](const v1::Config&) { return true; }, kNotFiniteMessage}}});
 }
 
 }  // namespace weft

@@ -14,11 +14,18 @@
 namespace weft {
 namespace {
 
-template <typename T>
 void Draw(const Tensor& t, uint64_t seed, uint64_t stream, double bound) {
-  for (int64_t i = 0; i < t.elements(); ++i) {
-    const double u = UniformDouble(CounterBits(seed, stream, static_cast<uint64_t>(i)));
-    t.as<T>()[i] = static_cast<T>((2 * u - 1) * bound);
+  const auto draw = [&](auto* to, auto round) {
+    for (int64_t i = 0; i < t.elements(); ++i) {
+      const double u = UniformDouble(CounterBits(seed, stream, static_cast<uint64_t>(i)));
+      to[i] = round((2 * u - 1) * bound);
+    }
+  };
+  switch (t.dtype()) {
+    case v1::F16: draw(t.as<uint16_t>(), [](double v) { return FloatToHalf(static_cast<float>(v)); }); break;
+    case v1::BF16: draw(t.as<uint16_t>(), [](double v) { return FloatToBFloat16(static_cast<float>(v)); }); break;
+    case v1::F32: draw(t.as<float>(), [](double v) { return static_cast<float>(v); }); break;
+    default: draw(t.as<double>(), [](double v) { return v; }); break;
   }
 }
 
@@ -57,8 +64,8 @@ absl::StatusOr<Activation> ParseActivation(const std::string& name) {
 }
 
 absl::StatusOr<LinearParameters> LinearWeights(int64_t in_features, int64_t out_features, uint64_t seed, DType dtype) {
-  if (dtype != v1::F32 && dtype != v1::F64) {
-    return absl::InvalidArgumentError(absl::StrCat("config.dtype ", DTypeName(dtype), " is not F32 or F64"));
+  if (!IsFloat(dtype)) {
+    return absl::InvalidArgumentError(absl::StrCat("config.dtype ", DTypeName(dtype), " is not F16, BF16, F32 or F64"));
   }
   if (in_features < 1 || out_features < 1) {
     return absl::InvalidArgumentError(absl::StrCat("config.in_features ", in_features, " and config.out_features ", out_features,
@@ -77,13 +84,8 @@ absl::StatusOr<LinearParameters> LinearWeights(int64_t in_features, int64_t out_
   WEFT_ASSIGN_OR_RETURN(p.weights, Tensor::OnHost(dtype, {out_features, in_features}));
   WEFT_ASSIGN_OR_RETURN(p.bias, Tensor::OnHost(dtype, {out_features}));
   const double bound = 1 / std::sqrt(static_cast<double>(in_features));
-  if (dtype == v1::F32) {
-    Draw<float>(p.weights, seed, 0, bound);
-    Draw<float>(p.bias, seed, 1, bound);
-  } else {
-    Draw<double>(p.weights, seed, 0, bound);
-    Draw<double>(p.bias, seed, 1, bound);
-  }
+  Draw(p.weights, seed, 0, bound);
+  Draw(p.bias, seed, 1, bound);
   return p;
 }
 

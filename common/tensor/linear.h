@@ -22,8 +22,9 @@ struct LinearParameters {
 };
 
 // Uniform in ±1/sqrt(in_features): with u = UniformDouble(CounterBits(seed, s, i)) of random.h, element i is (2u - 1) / sqrt(in),
-// computed in double and rounded to `dtype` (F32 or F64). Stream s is 0 for the weights (i row-major in [out, in]) and 1 for the
-// bias. InvalidArgument for sizes below 1 or another dtype; ResourceExhausted when they are larger than this host's memory.
+// computed in double and rounded to `dtype` (F16 and BF16 by way of F32). Stream s is 0 for the weights (i row-major in [out, in])
+// and 1 for the bias. InvalidArgument for sizes below 1 or a dtype that is no float; ResourceExhausted when they are larger than this
+// host's memory.
 absl::StatusOr<LinearParameters> LinearWeights(int64_t in_features, int64_t out_features, uint64_t seed, DType dtype);
 
 // out[b, out_features] = activation(x[b, in_features] · weightsᵀ + bias), all of one dtype, F32 or F64. Pre: the shapes fit.

@@ -42,6 +42,9 @@ void RegisterLinearActor(ActorRegistry* registry) {
   registry->Register("std.Linear", [](const v1::Config& config, Device*) -> absl::StatusOr<std::unique_ptr<Actor>> {
     WEFT_ASSIGN_OR_RETURN(const Activation activation, ParseActivation(config.activation()));
     const DType dtype = config.dtype() == v1::DTYPE_UNSPECIFIED ? v1::F32 : config.dtype();
+    if (dtype == v1::F16 || dtype == v1::BF16) {
+      return absl::UnimplementedError(absl::StrCat("layers of ", DTypeName(dtype), " are not made on the CPU; use a worker with --device cuda, or F32"));
+    }
     WEFT_ASSIGN_OR_RETURN(LinearParameters p, LinearWeights(config.in_features(), config.out_features(), config.seed(), dtype));
     return std::make_unique<LinearActor>(std::move(p), activation);
   });

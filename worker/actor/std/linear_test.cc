@@ -34,6 +34,8 @@ TEST_CASE("linear: weights are what the header says") {
   CHECK(lo >= -0.25);
   CHECK(hi > 0.15);
   CHECK(p.bias.as<double>()[2] == (2 * UniformDouble(CounterBits(42, 1, 2)) - 1) * 0.25);
+  CHECK(LinearWeights(16, 5, 42, v1::F16)->weights.as<uint16_t>()[7] == FloatToHalf(static_cast<float>(p.weights.as<double>()[7])));
+  CHECK(LinearWeights(16, 5, 42, v1::BF16)->bias.as<uint16_t>()[4] == FloatToBFloat16(static_cast<float>(p.bias.as<double>()[4])));
   const LinearParameters f = *LinearWeights(16, 5, 42, v1::F32);
   CHECK(f.weights.as<float>()[3] == static_cast<float>(p.weights.as<double>()[3]));
   CHECK_FALSE(BitEqual(f.weights, LinearWeights(16, 5, 43, v1::F32)->weights));
@@ -81,7 +83,9 @@ TEST_CASE("linear: empty batches, misfits, absurd sizes") {
   const auto make = [](const v1::Config& k) { return ActorRegistry::Std("cpu").Make("std.Linear", k, nullptr).status(); };
   CHECK(Mentions(make({}), "in_features"));
   CHECK(Mentions(make(MakeConfig(2, 3, "swish", v1::F32)), "swish"));
-  CHECK(Mentions(make(MakeConfig(2, 3, "relu", v1::F16)), "F16"));
+  CHECK(Mentions(make(MakeConfig(2, 3, "relu", v1::I32)), "I32"));
+  CHECK(make(MakeConfig(2, 3, "relu", v1::F16)).code() == absl::StatusCode::kUnimplemented);
+  CHECK(Mentions(make(MakeConfig(2, 3, "relu", v1::BF16)), "--device cuda"));
   CHECK(make(MakeConfig(int64_t{1} << 19, int64_t{1} << 19, "relu", v1::F32)).code() == absl::StatusCode::kResourceExhausted);
   CHECK_FALSE(make(MakeConfig(INT64_MAX, INT64_MAX, "relu", v1::F32)).ok());
 }

@@ -12,7 +12,7 @@ void RegisterMathActors(ActorRegistry* registry);
 void RegisterSourceActors(ActorRegistry* registry);
 // std.Linear.
 void RegisterLinearActor(ActorRegistry* registry);
-// std.Delay, std.Fail.
+// std.Delay, std.Fail, std.Check.
 void RegisterTestingActors(ActorRegistry* registry);
 
 // All of them.

@@ -1,10 +1,14 @@
-// std.Delay, std.Fail: for tests, demonstrations and what-if runs.
+// std.Delay, std.Fail, std.Check: for tests, demonstrations and what-if runs.
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/classes/std_messages.h"
+#include "common/tensor/arith.h"
 #include "common/tensor/fill.h"
 #include "worker/actor/std/made_spec.h"
 #include "worker/actor/std/method_table.h"
@@ -59,7 +63,7 @@ class FailActor : public Actor {
     const auto& on = ctx.config().fail_on();
     if (on.empty() || std::find(on.begin(), on.end(), ctx.execution()) != on.end()) {
       const std::string& message = ctx.config().message();
-      return absl::InternalError(message.empty() ? "std.Fail fails as it was told to" : message);
+      return absl::InternalError(message.empty() ? kFailMessage : message);
     }
     return PassOn(ctx, args, &made_, outs);
   }
@@ -67,6 +71,28 @@ class FailActor : public Actor {
  private:
   MadeSpec made_;
 };
+
+template <typename E>
+bool AllFinite(const Tensor& x) {
+  for (int64_t i = 0; i < x.elements(); ++i) {
+    if (!std::isfinite(E::Load(x.as<typename E::Storage>()[i]))) return false;
+  }
+  return true;
+}
+
+absl::Status Finite(CallContext& ctx, const std::vector<Tensor>& args, std::vector<Tensor>* outs) {
+  const Tensor& x = args[0];
+  if (!IsFloat(x.dtype())) return BadArgument(0, x, "finite takes F16, BF16, F32 or F64; other dtypes are always finite");
+  bool finite = false;
+  WEFT_RETURN_IF_ERROR(ForElementType(x.dtype(), [&](auto e) {
+    if constexpr (std::is_floating_point_v<typename decltype(e)::Compute>) finite = AllFinite<decltype(e)>(x);
+    return absl::OkStatus();
+  }));
+  if (!finite) return BadArgument(0, x, kNotFiniteMessage);
+  WEFT_ASSIGN_OR_RETURN(outs->at(0), ctx.AllocateOutput(0, x.dtype(), x.dims()));
+  if (x.bytes() > 0) std::memcpy(outs->at(0).data(), x.data(), x.bytes());
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -76,6 +102,9 @@ void RegisterTestingActors(ActorRegistry* registry) {
   });
   registry->Register("std.Fail", [](const v1::Config&, Device*) -> absl::StatusOr<std::unique_ptr<Actor>> {
     return std::make_unique<FailActor>();
+  });
+  registry->Register("std.Check", [](const v1::Config&, Device*) -> absl::StatusOr<std::unique_ptr<Actor>> {
+    return std::make_unique<TableActor>("std.Check", std::vector<StdMethod>{{"finite", 1, 1, 1, kInlineBytes, Finite}});
   });
 }
 

@@ -60,5 +60,29 @@ TEST_CASE("fail: on all executions by default, with some words") {
   }
 }
 
+TEST_CASE("fail: on_device changes nothing on the CPU") {
+  v1::Config c;
+  c.set_on_device(true);
+  c.add_fail_on(1);
+  CHECK(CallStd("std.Fail", "run", c, {}, 1, 0).ok());
+  CHECK_FALSE(CallStd("std.Fail", "run", c, {}, 1, 1).ok());
+}
+
+TEST_CASE("check: finite values pass, others fail with words that say why") {
+  for (const DType d : {v1::F16, v1::BF16, v1::F32, v1::F64}) {
+    INFO(DTypeName(d));
+    const Tensor good = MakeTensor(d, {2, 2}, {0, -0.0, 1.5, -65504});
+    CHECK(BitEqual((*CallStd("std.Check", "finite", {}, {good}))[0], good));
+    CHECK((*CallStd("std.Check", "finite", {}, {*Tensor::OnHost(d, {0, 2})}))[0].dims() == Dims{0, 2});
+    for (const double bad : {std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(),
+                             std::numeric_limits<double>::quiet_NaN()}) {
+      const absl::Status s = CallStd("std.Check", "finite", {}, {MakeTensor(d, {3}, {1, 2, bad})}).status();
+      CHECK(absl::IsInvalidArgument(s));
+      CHECK(Mentions(s, DTypeName(d) + "[3]: an element is NaN or infinite"));
+    }
+  }
+  CHECK(Mentions(CallStd("std.Check", "finite", {}, {MakeTensor(v1::I32, {1}, {1})}).status(), "always finite"));
+}
+
 }  // namespace
 }  // namespace weft
