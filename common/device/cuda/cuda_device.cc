@@ -116,6 +116,12 @@ class CudaEventBase : public Event {
   const bool timed_;
 };
 
+// The event itself, or the one that it rests on; nullptr when it is none of the device's.
+const CudaEventBase* OnCuda(const Event* event) {
+  const auto* e = dynamic_cast<const CudaEventBase*>(event);
+  return e != nullptr || event == nullptr ? e : dynamic_cast<const CudaEventBase*>(event->OnDevice());
+}
+
 }  // namespace
 
 class CudaDevice::CudaStream : public Stream {
@@ -131,7 +137,7 @@ class CudaDevice::CudaStream : public Stream {
   }
 
   void WaitFor(const EventRef& event) override {
-    const auto* e = dynamic_cast<const CudaEventBase*>(event.get());
+    const CudaEventBase* const e = OnCuda(event.get());
     // A stream is in order, so it never waits for itself.
     if (e != nullptr && e->stream() != stream_) events_->Note(events_->api()->StreamWaitEvent(stream_, e->get()));
   }
@@ -287,8 +293,8 @@ EventRef CudaDevice::Mark(Stream* stream) {
 }
 
 Nanos CudaDevice::TimeOf(const EventRef& event) const {
-  const auto* e = dynamic_cast<const CudaEventBase*>(event.get());
-  const auto* base = dynamic_cast<const CudaEventBase*>(base_.get());
+  const CudaEventBase* const e = OnCuda(event.get());
+  const CudaEventBase* const base = OnCuda(base_.get());
   if (e == nullptr || base == nullptr || !e->timed()) return -1;
   float ms = 0;
   if (!Check(api()->EventElapsed(base->get(), e->get(), &ms), "reading the time of an event").ok()) return -1;
@@ -296,7 +302,7 @@ Nanos CudaDevice::TimeOf(const EventRef& event) const {
 }
 
 bool CudaDevice::CanWaitFor(const EventRef& event) const {
-  return event == nullptr || dynamic_cast<const CudaEventBase*>(event.get()) != nullptr;
+  return event == nullptr || OnCuda(event.get()) != nullptr;
 }
 
 absl::Status CudaDevice::Health() const {
