@@ -37,9 +37,13 @@ size_t Arena::BytesFor(const Plan& part) {
   return total;
 }
 
+std::shared_ptr<Arena> Arena::Over(std::shared_ptr<void> memory, size_t bytes) {
+  return std::shared_ptr<Arena>(new Arena(std::move(memory), bytes));
+}
+
 absl::StatusOr<std::shared_ptr<Arena>> Arena::Create(Device* device, size_t bytes) {
   WEFT_ASSIGN_OR_RETURN(std::shared_ptr<void> memory, device->Allocate(bytes));
-  return std::shared_ptr<Arena>(new Arena(std::move(memory), bytes));
+  return Over(std::move(memory), bytes);
 }
 
 absl::StatusOr<std::shared_ptr<void>> Arena::Take(size_t bytes) {

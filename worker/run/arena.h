@@ -19,6 +19,8 @@ class Arena {
  public:
   // What GraphRun takes for the part: the buffers of its COMPUTE, READ, RECV and COLLECTIVE ops. 0 when it plans none.
   static size_t BytesFor(const Plan& part);
+  // `bytes` of memory that is there.
+  static std::shared_ptr<Arena> Over(std::shared_ptr<void> memory, size_t bytes);
   // ResourceExhausted names the size.
   static absl::StatusOr<std::shared_ptr<Arena>> Create(Device* device, size_t bytes);
 

@@ -194,6 +194,7 @@ Nanos Executor::NextTime() const {
 }
 
 void Executor::Loop() {
+  if (options_.device != nullptr) options_.device->BindThread();
   while (!stop_.load()) {
     const uint32_t seen = options_.doorbell->Snapshot();
     if (StepOnce()) {

@@ -25,8 +25,8 @@ class Executor {
     Doorbell* doorbell = nullptr;
     // How long to poll before sleeping while something is in flight. 0 where threads outnumber cores.
     Nanos spin = 0;
-    // The device of all graphs; may be nullptr. Its Health() ends the worker.
-    const Device* device = nullptr;
+    // The device of all graphs; may be nullptr. The loop binds its thread to it; its Health() ends the worker.
+    Device* device = nullptr;
     // The device has failed for good: every graph has just failed with this cause (on_failed told). The process is to end. Called once, on
     // the loop's thread; must not block.
     std::function<void(const absl::Status& cause)> on_device_failed;

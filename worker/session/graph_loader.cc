@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/channel/ipc/announcement.h"
 #include "common/channel/shm/recv_port.h"
 #include "common/channel/shm/send_port.h"
 #include "common/session/client_edges.h"
@@ -75,9 +76,11 @@ absl::Status GraphLoader::Prepare() {
     }
     actors_[a.id] = *std::move(actor);
   }
+  WEFT_RETURN_IF_ERROR(TakeArena());
   std::map<int32_t, std::vector<ShmEdgeSpec>> out;
   for (const PlanEdge& e : part_.edges) {
     if (e.src_worker == me_ && e.transport == v1::SHM) out[e.dst_worker].push_back(ShmSpecOf(part_, e));
+    if (e.src_worker == me_ && e.transport == v1::IPC) out[e.dst_worker].push_back(AnnouncementEdge(ShmSpecOf(part_, e)));
   }
   for (auto& [peer, edges] : out) {
     WEFT_ASSIGN_OR_RETURN(std::shared_ptr<ShmSegment> segment,
@@ -91,7 +94,7 @@ absl::Status GraphLoader::Prepare() {
 absl::Status GraphLoader::ImportSegments(const v1::Connect& peers, Nanos deadline) {
   std::set<int32_t> from;
   for (const PlanEdge& e : part_.edges) {
-    if (e.dst_worker == me_ && e.transport == v1::SHM) from.insert(e.src_worker);
+    if (e.dst_worker == me_ && (e.transport == v1::SHM || e.transport == v1::IPC)) from.insert(e.src_worker);
   }
   if (env_->driver_host_id == env_->host_id) from.insert(kClient);  // it carries admission, also without input edges
   for (const int32_t peer : from) {
@@ -143,9 +146,12 @@ absl::StatusOr<LoadedGraph> GraphLoader::Connect(const v1::Connect& peers) {
   const Nanos deadline = env_->clock->Now() + FromSeconds(timeout);
   LoadedGraph loaded;
   WEFT_RETURN_IF_ERROR(ImportSegments(peers, deadline));
+  WEFT_RETURN_IF_ERROR(RegisterSegments());
   WEFT_RETURN_IF_ERROR(MakeShmPorts(&loaded));
   WEFT_RETURN_IF_ERROR(MakeRemotePorts(&loaded, deadline));
   WEFT_RETURN_IF_ERROR(MakeGlooPorts(&loaded, deadline));
+  WEFT_RETURN_IF_ERROR(StagePorts(&loaded));
+  WEFT_RETURN_IF_ERROR(MakeIpcPorts(&loaded, deadline));
   WEFT_RETURN_IF_ERROR(MakeGroups(&loaded, deadline));
   WEFT_RETURN_IF_ERROR(TryEdges(&loaded, deadline));
   loaded.actors = std::move(actors_);
@@ -156,6 +162,7 @@ absl::StatusOr<LoadedGraph> GraphLoader::Connect(const v1::Connect& peers) {
   }
   loaded.close_links = [links = links_](const absl::Status& cause) { links->Close(cause); };
   loaded.link_health = [links = links_] { return links->Health(); };
+  loaded.arena = arena_;
   loaded.plan = part_;
   handed_over_ = true;
   return loaded;

@@ -16,12 +16,14 @@
 #include "common/channel/doorbell.h"
 #include "common/channel/shm/hub.h"
 #include "common/comm/gloo/gloo_mesh.h"
+#include "common/device/cuda/cuda_device.h"
 #include "common/device/device.h"
 #include "common/plan/plan.h"
 #include "weft/v1/worker_service.grpc.pb.h"
 #include "worker/actor/actor.h"
 #include "worker/run/executor.h"
 #include "worker/run/loaded_graph.h"
+#include "worker/session/deferred_free.h"
 
 namespace weft {
 
@@ -29,6 +31,8 @@ namespace weft {
 struct WorkerEnv {
   const Clock* clock = nullptr;
   Device* device = nullptr;
+  CudaDevice* cuda = nullptr;        // `device` where it is a GPU, else nullptr
+  DeferredFree* deferred = nullptr;  // of its memory
   Doorbell* doorbell = nullptr;
   ShmHub* hub = nullptr;
   Executor* executor = nullptr;
@@ -109,6 +113,11 @@ class GraphLoader {
   absl::StatusOr<std::shared_ptr<GlooMesh>> Mesh(const std::string& label, std::vector<int32_t> workers, Nanos deadline);
   absl::Status MakeGroups(LoadedGraph* loaded, Nanos deadline);
   absl::Status MakeRemotePorts(LoadedGraph* loaded, Nanos deadline);
+  // The parts that only a GPU worker has (graph_loader_cuda.cc); nothing elsewhere.
+  absl::Status TakeArena();
+  absl::Status RegisterSegments();
+  absl::Status MakeIpcPorts(LoadedGraph* loaded, Nanos deadline);
+  absl::Status StagePorts(LoadedGraph* loaded);
   absl::Status TryEdges(LoadedGraph* loaded, Nanos deadline);
   absl::Status TryEdge(const PlanOp& op, LoadedGraph* loaded, Stream* stream, Nanos deadline);
 
@@ -122,6 +131,8 @@ class GraphLoader {
   std::map<int32_t, std::shared_ptr<ShmSegment>> to_;    // by peer, kClient included
   std::map<int32_t, std::shared_ptr<ShmSegment>> from_;  // by peer
   std::shared_ptr<Links> links_;  // shared with the LoadedGraph
+  std::shared_ptr<DeferredFree::Held> held_;  // what lies below arena_
+  std::shared_ptr<Arena> arena_;              // of planned device memory
   bool handed_over_ = false;
 };
 

@@ -39,7 +39,7 @@ absl::Status GraphLoader::MakeGlooPorts(LoadedGraph* loaded, Nanos deadline) {
   std::map<std::pair<int32_t, int32_t>, std::vector<const PlanEdge*>> pairs;
   for (const PlanEdge& e : part_.edges) {
     if (e.transport == v1::GLOO) pairs[{e.src_worker, e.dst_worker}].push_back(&e);
-    if (e.transport == v1::NCCL || e.transport == v1::IPC) {
+    if (e.transport == v1::NCCL) {
       return absl::UnimplementedError(absl::StrCat(EdgeName(part_, e), ": this worker has no ", v1::Transport_Name(e.transport)));
     }
   }

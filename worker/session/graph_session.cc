@@ -38,6 +38,7 @@ void GraphSession::Post(std::function<void()> step) {
 }
 
 void GraphSession::Loop() {
+  env_->device->BindThread();
   while (true) {
     std::function<void()> step;
     {

@@ -61,6 +61,12 @@ class Links {
     return absl::OkStatus();
   }
 
+  // Something that must live as long as the links: page-locks of segments, the memory of peers.
+  void Keep(std::shared_ptr<void> what) {
+    MutexLock lock(&mu_);
+    kept_.push_back(std::move(what));
+  }
+
   // Highest admitted execution as told by the driver's stream, for workers that do not share memory with it.
   int64_t RemoteAdmitted() const { return remote_ == nullptr ? -1 : remote_->admitted(); }
   // During bootstrap, before the links are shared. `keep` (the stream below it) ends with these links.
@@ -79,6 +85,7 @@ class Links {
   std::vector<std::shared_ptr<ShmSegment>> segments_ WEFT_GUARDED_BY(mu_);
   std::vector<std::string> keys_ WEFT_GUARDED_BY(mu_);
   std::vector<Other> others_ WEFT_GUARDED_BY(mu_);
+  std::vector<std::shared_ptr<void>> kept_ WEFT_GUARDED_BY(mu_);
   absl::Status closed_with_ WEFT_GUARDED_BY(mu_);
   std::shared_ptr<RemoteLink> remote_;
   std::shared_ptr<void> keep_;

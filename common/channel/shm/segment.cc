@@ -273,4 +273,9 @@ absl::StatusOr<std::shared_ptr<Mapping>> ShmSegment::MapGrown(uint64_t offset, u
   return Mapping::Map(fd_.get(), offset, bytes);
 }
 
+absl::StatusOr<void*> ShmSegment::SlotMemory(int32_t edge, uint64_t number) const {
+  WEFT_ASSIGN_OR_RETURN(const int index, Find(edge));
+  return payload(index, number);
+}
+
 }  // namespace weft

@@ -89,6 +89,8 @@ class ShmSegment {
   // Wakes the other end's loop, once it is there.
   void RingPeer();
 
+  // Where slot `number` % slots of an edge of planned size lies; NotFound names the edge.
+  absl::StatusOr<void*> SlotMemory(int32_t edge, uint64_t number) const;
   // The whole of it but grown places, to be page-locked for a device; valid while the segment lives.
   void* memory() const { return base_->data(); }
   uint64_t memory_bytes() const { return base_->bytes(); }
