@@ -1,8 +1,8 @@
 #pragma once
 
-// CUDA without a GPU: memory is the host's, streams are threads, and everything else keeps CUDA's order, return codes and refusals, so that all
-// code above CudaApi really runs, also between processes of one machine. Where CUDA leaves behaviour open, the fake takes the harsher choice:
-// new memory holds rubbish, the branches of a graph run at the same time, freed memory cannot be touched.
+// CUDA without a GPU: memory is the host's, streams are threads, and everything else keeps CUDA's order, return codes and refusals,
+// so that all code above CudaApi really runs, also between processes of one machine. Where CUDA leaves behaviour open, the fake takes
+// the harsher choice: new memory holds rubbish, the branches of a graph run at the same time, freed memory cannot be touched.
 
 #include <atomic>
 #include <chrono>
@@ -69,9 +69,9 @@ class FakeCuda : public CudaApi {
   struct Order;
   static std::shared_ptr<Order> NewOrder();
 
-  // Puts `work` on the stream, or into the graph that is captured there; then it runs at each launch. It runs on some thread of the fake, must
-  // give way soon once ended() holds, and must not call what blocks on streams. `what` stays valid; it names the work in State(). Counted and
-  // failed as "Enqueue".
+  // Puts `work` on the stream, or into the graph that is captured there; then it runs at each launch. It runs on some thread of the
+  // fake, must give way soon once ended() holds, and must not call what blocks on streams. `what` stays valid; it names the work in
+  // State(). Counted and failed as "Enqueue".
   int Enqueue(CudaStreamHandle s, std::function<void()> work, const char* what = "kernel");
   int EnqueueInOrder(CudaStreamHandle s, std::function<void()> work, const char* what, const std::shared_ptr<Order>& order);
 

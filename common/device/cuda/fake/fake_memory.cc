@@ -17,7 +17,7 @@ constexpr uint64_t kMagic = 0x776566742d697063;  // "weft-ipc"
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kLead = 256;  // before the memory: what tells an importer that the allocation still lives
 constexpr uint64_t kGoneBytes = uint64_t{4} << 30;
-constexpr size_t kFilledBytes = size_t{1} << 20;
+constexpr size_t kFilledBytes = size_t{64} << 10;
 constexpr int kInvalidHandle = 400;
 
 struct Lead {

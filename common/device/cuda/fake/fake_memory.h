@@ -22,7 +22,7 @@ class FakeMemory {
   FakeMemory(int devices, uint64_t bytes_of_each);
   ~FakeMemory();
 
-  // kCudaOutOfMemory beyond the device's bytes. Up to 1 MiB of it is filled with 0xA5.
+  // kCudaOutOfMemory beyond the device's bytes. Its first 64 KiB are filled with 0xA5.
   int Allocate(int device, size_t bytes, bool pooled, void** out);
   // Which device `p` begins an allocation of; -1: none, or one whose release is under way.
   int DeviceOf(const void* p) const;

@@ -1,9 +1,9 @@
 #pragma once
 
-// NCCL without a GPU: ranks of one process and of several processes of this machine (of one network namespace) move data through Unix sockets,
-// on the streams of FakeCuda, with NCCL's rules for groups, non-blocking communicators and captures. A send is never done before its receive is
-// there, as nothing may rely on buffers in between. Peers that disagree on sizes or kinds get an asynchronous error, where NCCL would hang or
-// damage data.
+// NCCL without a GPU: ranks of one process and of several processes of this machine (of one network namespace) move data through Unix
+// sockets, on the streams of FakeCuda, with NCCL's rules for groups, non-blocking communicators and captures. A send is never done
+// before its receive is there, as nothing may rely on buffers in between. Peers that disagree on sizes or kinds get an asynchronous
+// error, where NCCL would hang or damage data.
 
 #include <cstdint>
 #include <functional>
@@ -28,8 +28,8 @@ class FakeNccl : public NcclApi {
     // What the others learn of a rank whose process or communicator has gone: nothing, as over NVLink (what is under way stays so), or
     // kNcclRemoteError from GetAsyncError.
     bool report_dead_peers = false;
-    // The first use of a connection (a peer, or collectives) answers kNcclInProgress, so do this many calls of GetAsyncError, and only then the
-    // operation is put on its stream. 0: connections are there from the beginning.
+    // The first use of a connection (a peer, or collectives) answers kNcclInProgress, so do this many calls of GetAsyncError, and only
+    // then the operation is put on its stream. 0: connections are there from the beginning.
     int connect_polls = 0;
   };
 

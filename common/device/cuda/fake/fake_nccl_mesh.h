@@ -40,8 +40,8 @@ class FakeNcclMesh {
     uint64_t kind;
     const char* what;
   };
-  // Makes all transfers at the same time; those with one peer in one direction are matched in order. One Run at a time, others wait. Blocks; false
-  // when Abort, or ended(), came first; after a failure it waits for one of these.
+  // Makes all transfers at the same time; those with one peer in one direction are matched in order. One Run at a time, others wait.
+  // Blocks; false when Abort, or ended(), came first; after a failure it waits for one of these.
   bool Run(const std::vector<Transfer>& transfers, const std::function<bool()>& ended);
 
  private:

@@ -20,7 +20,8 @@ class FakePlugin {
   };
 
   FakePlugin() : FakePlugin(Options()) {}
-  explicit FakePlugin(Options options) : cuda(std::move(options.cuda)), nccl(&cuda, options.nccl), nccl_problem_(std::move(options.nccl_problem)) {}
+  explicit FakePlugin(Options options)
+      : cuda(std::move(options.cuda)), nccl(&cuda, options.nccl), nccl_problem_(std::move(options.nccl_problem)) {}
 
   // `kernels` may be nullptr where none is launched. Valid as long as this object.
   CudaPlugin plugin(KernelsApi* kernels) {
