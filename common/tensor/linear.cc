@@ -30,7 +30,7 @@ void Draw(const Tensor& t, uint64_t seed, uint64_t stream, double bound) {
 }
 
 template <typename T>
-T Activate(Activation a, T x) {
+T ActivateAs(Activation a, T x) {
   switch (a) {
     case Activation::kRelu: return x < T{0} ? T{0} : x;  // a NaN stays one
     case Activation::kGelu: return x * T(0.5) * (T{1} + std::erf(x * T(0.70710678118654752440)));
@@ -52,6 +52,9 @@ absl::Status Forward(const Tensor& x, const LinearParameters& p, Activation acti
 }
 
 }  // namespace
+
+float Activate(Activation a, float x) { return ActivateAs(a, x); }
+double Activate(Activation a, double x) { return ActivateAs(a, x); }
 
 absl::StatusOr<Activation> ParseActivation(const std::string& name) {
   if (name.empty() || name == "none") return Activation::kNone;

@@ -16,6 +16,9 @@ enum class Activation { kNone, kRelu, kGelu, kTanh, kSigmoid };
 // "" and "none", "relu", "gelu" (x·Φ(x) by erf, not its approximation), "tanh", "sigmoid". InvalidArgument lists them.
 absl::StatusOr<Activation> ParseActivation(const std::string& name);
 
+float Activate(Activation a, float x);
+double Activate(Activation a, double x);
+
 struct LinearParameters {
   Tensor weights;  // [out_features, in_features]
   Tensor bias;     // [out_features]
