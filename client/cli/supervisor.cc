@@ -18,6 +18,7 @@
 #include "absl/strings/str_join.h"
 #include "client/cli/process.h"
 #include "client/cpp/client.h"
+#include "common/device/cuda/library.h"
 #include "common/base/parse.h"
 #include "common/base/status_macros.h"
 
@@ -48,6 +49,18 @@ void Supervisor::Say(const std::string& text) const {
   fprintf(stderr, "%s weft up: %s\n", time_text, text.c_str());
 }
 
+absl::StatusOr<int> Supervisor::CountGpus() const {
+  if (config_.device != "cuda") return 0;
+  WEFT_ASSIGN_OR_RETURN(const CudaPlugin* const plugin, LoadCudaPlugin(""));
+  int count = 0;
+  const int code = plugin->cuda->DeviceCount(&count);
+  if (code != kCudaSuccess || count == 0) {
+    return absl::FailedPreconditionError(absl::StrCat("--device cuda: ", code != kCudaSuccess ? plugin->cuda->ErrorText(code) : "there is no GPU",
+                                                      "; run `weft doctor`, or leave the option out"));
+  }
+  return count;
+}
+
 absl::Status Supervisor::Prepare() {
   WEFT_ASSIGN_OR_RETURN(const std::string driver, FindDaemon("weft-driver"));
   WEFT_ASSIGN_OR_RETURN(const std::string worker, FindDaemon("weft-worker"));
@@ -66,11 +79,16 @@ absl::Status Supervisor::Prepare() {
   d.log = dir_.File("driver.log");
   d.wanted = true;
   children_.push_back(d);
+  WEFT_ASSIGN_OR_RETURN(const int gpus, CountGpus());
   for (int i = 0; i < config_.workers; ++i) {
     Child w;
     w.name = absl::StrCat("w", i);
     // Its driver's address follows when it is known.
     w.argv = {worker, "--name", w.name, "--device", config_.device, "--log-level", config_.log_level};
+    if (gpus > 0) {
+      w.argv[4] = absl::StrCat("cuda:", i % gpus);
+      if (config_.workers > gpus) w.argv.push_back("--share-gpu");
+    }
     if (!config_.token_file.empty()) w.argv.insert(w.argv.end(), {"--token-file", config_.token_file});
     w.log = dir_.File(absl::StrCat(w.name, ".log"));
     children_.push_back(w);

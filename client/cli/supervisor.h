@@ -67,6 +67,8 @@ class Supervisor {
   };
 
   absl::Status Prepare();
+  // With --device cuda: the GPUs of this machine, over which workers are dealt in turn. 0 otherwise. FailedPrecondition: none, or no library.
+  absl::StatusOr<int> CountGpus() const;
   absl::Status StartDue();
   absl::Status Start(Child* child);
   absl::Status Reap();

@@ -66,14 +66,14 @@ Plan PartOf(const Plan& plan, int32_t w) {
   // Nodes whose errors come as numbers are named on every worker that may read one.
   std::vector<char> named(plan.actors.size(), 0);
   for (const PlanNode& node : plan.nodes) {
-    if (node.device_errors && FindActor(plan, node.actor) != nullptr) named[node.actor] = 1;
+    if (!node.device_error.empty() && FindActor(plan, node.actor) != nullptr) named[node.actor] = 1;
   }
   for (const PlanActor& actor : plan.actors) {
     if (actor.worker == w || named[actor.id]) part.actors.push_back(actor);
   }
   for (const PlanNode& node : plan.nodes) {
     const PlanActor* actor = FindActor(plan, node.actor);
-    if (actor != nullptr && (actor->worker == w || node.device_errors)) part.nodes.push_back(node);
+    if (actor != nullptr && (actor->worker == w || !node.device_error.empty())) part.nodes.push_back(node);
   }
   for (const PlanEdge& edge : plan.edges) {
     if (edge.src_worker == w || edge.dst_worker == w) part.edges.push_back(edge);
@@ -126,7 +126,7 @@ std::string LaneName(LaneKind kind, int32_t index) {
 }
 
 bool UsesStatusWords(const Plan& plan) {
-  return std::any_of(plan.nodes.begin(), plan.nodes.end(), [](const PlanNode& n) { return n.device_errors; });
+  return std::any_of(plan.nodes.begin(), plan.nodes.end(), [](const PlanNode& n) { return !n.device_error.empty(); });
 }
 
 bool ReadCopies(const Plan& plan, const PlanEdge& edge) {

@@ -79,8 +79,9 @@ struct PlanNode {
   std::string method;
   v1::Config config;
   std::vector<Spec> outputs;
-  // It may fail in a way that only its device knows: values then carry status words (UsesStatusWords).
-  bool device_errors = false;
+  // Not empty: it may fail in a way that only its device knows, and this is what the error says where the config has no message. Values then
+  // carry status words (UsesStatusWords).
+  std::string device_error;
 };
 
 // An edge between different places. Edges within a worker have no PlanEdge: the consumer's arg names the producing op.

@@ -69,7 +69,7 @@ bool ReadNode(TextCursor* c, Plan* plan) {
         c->Name(&n.method))) {
     return false;
   }
-  n.device_errors = c->TakeWord("device_errors");
+  if (c->TakeWord("device_error") && !c->Name(&n.device_error)) return false;
   if (c->TakeWord("out")) {
     bool config = false;
     while (!c->Done() && !(config = c->TakeWord("config"))) {

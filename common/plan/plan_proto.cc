@@ -94,7 +94,7 @@ v1::Plan PlanToProto(const Plan& plan) {
     out->set_name(n.name);
     out->set_actor(n.actor);
     out->set_method(n.method);
-    out->set_device_errors(n.device_errors);
+    out->set_device_error(n.device_error);
     *out->mutable_config() = n.config;
     for (const Spec& spec : n.outputs) *out->add_output() = SpecToProto(spec);
   }
@@ -181,7 +181,7 @@ absl::StatusOr<Plan> PlanFromProto(const v1::Plan& proto) {
   for (const v1::PlanActor& a : proto.actor()) plan.actors.push_back({a.id(), a.name(), a.class_(), a.worker(), a.config()});
   plan.nodes.reserve(proto.node_size());
   for (const v1::PlanNode& n : proto.node()) {
-    PlanNode out{n.id(), n.name(), n.actor(), n.method(), n.config(), {}, n.device_errors()};
+    PlanNode out{n.id(), n.name(), n.actor(), n.method(), n.config(), {}, n.device_error()};
     for (const v1::TensorSpec& spec : n.output()) {
       WEFT_ASSIGN_OR_RETURN(Spec read, ReadSpec(absl::StrCat("node ", n.id()), spec));
       out.outputs.push_back(std::move(read));

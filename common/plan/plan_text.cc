@@ -30,7 +30,10 @@ void AppendNode(const PlanNode& n, std::string* out) {
   AppendName(n.name, out);
   absl::StrAppend(out, " actor ", n.actor, " method ");
   AppendName(n.method, out);
-  if (n.device_errors) out->append(" device_errors");
+  if (!n.device_error.empty()) {
+    out->append(" device_error ");
+    AppendName(n.device_error, out);
+  }
   if (!n.outputs.empty()) out->append(" out");
   for (const Spec& spec : n.outputs) {
     out->push_back(' ');

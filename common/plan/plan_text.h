@@ -10,7 +10,7 @@
 //   options overlap=ON prefetch_depth=1 ...         fields of v1::Options that are set
 //   worker 0 w0 host "h" device cpu peak 4096       peak: planned bytes
 //   actor 0 sender0 class std.Source worker 0 config dtype=F16 shape="[4]"
-//   node 0 make0 actor 0 method make [device_errors] out F16[4] config fill="ones"
+//   node 0 make0 actor 0 method make [device_error "text"] out F16[4] config fill="ones"
 //   edge 0 make0:0 -> square0:0 from 0 to 3 SHM F16[4] bytes 8 slots 2 [rendezvous] [control] [emulate LATENCY_S BANDWIDTH]
 //   group 0 grads ALL_REDUCE SUM members g0@0 g1@1 root 0 in F32[4] out F32[4] GLOO
 //   op 0 on 3 recv0 RECV edge 0 slots 2 args 1.0 waits data:1 buffer:7@2     arg: op.output; wait: reason:op@distance, @0 unwritten

@@ -34,6 +34,7 @@ struct ResolvedNode {
   std::vector<int> after;  // nodes
   v1::Overlap overlap = v1::OVERLAP_UNSPECIFIED;
   std::vector<Spec> outputs;
+  std::string device_error;  // not empty: what it says when a CUDA device alone finds that the call fails
 };
 
 struct ResolvedInput {

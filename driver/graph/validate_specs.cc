@@ -98,7 +98,11 @@ void Inference::Node(int i) {
   const auto where = [&] {
     return absl::StrCat(v_->Node(i), " (", v_->out.actors[node.actor].cls, ".", node.method, ")");
   };
-  absl::StatusOr<std::vector<Spec>> specs = v_->method[i]->infer(node.config, args);
+  const MethodSignature& method = *v_->method[i];
+  if (method.fails_on_device && method.fails_on_device(node.config)) {
+    node.device_error = method.device_error.empty() ? absl::StrCat(method.name, " failed on the device") : method.device_error;
+  }
+  absl::StatusOr<std::vector<Spec>> specs = method.infer(node.config, args);
   if (!specs.ok()) {
     if (v_->errors.full()) return v_->Error();
     v_->Error(where(), ": ", std::string(specs.status().message()), args.empty() ? "" : "; it takes ",

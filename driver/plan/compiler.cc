@@ -79,6 +79,8 @@ absl::StatusOr<Plan> Build(const ResolvedGraph& graph, const Placement& placemen
   WEFT_ASSIGN_OR_RETURN(const std::vector<Step> steps, OrderSteps(program));
   watch->Done("order");
   Plan plan = EmitPlan(graph, cluster, placement, edges, steps);
+  WEFT_RETURN_IF_ERROR(CheckDeviceErrors(plan));
+  WEFT_RETURN_IF_ERROR(CheckGroups(plan));
   watch->Done("emit");
   const v1::Overlap overlap = graph.options.overlap() == v1::AUTO ? choice.auto_as : graph.options.overlap();
   AddOverlapWaits(edges.info, overlap != v1::OFF, &plan);
@@ -93,6 +95,38 @@ absl::StatusOr<Plan> Build(const ResolvedGraph& graph, const Placement& placemen
   }
   watch->Done("verify");
   return plan;
+}
+
+// A status word lies behind a buffer of planned size.
+absl::Status CheckDeviceErrors(const Plan& plan) {
+  const auto node = std::find_if(plan.nodes.begin(), plan.nodes.end(), [](const PlanNode& n) { return !n.device_error.empty(); });
+  if (node == plan.nodes.end()) return absl::OkStatus();
+  for (const PlanOp& op : plan.ops) {
+    if (plan.workers[op.worker].device != "cuda") continue;
+    bool dynamic = op.edge >= 0 && plan.edges[op.edge].spec.shape.HasDynamic();
+    if (op.kind == v1::COMPUTE) {
+      for (const Spec& spec : plan.nodes[op.node].outputs) dynamic |= spec.shape.HasDynamic();
+    }
+    if (!dynamic) continue;
+    return absl::InvalidArgumentError(absl::StrCat("node ", node->name, " may fail on its GPU, which a value tells by a word behind its buffer; ",
+                                                   OpName(plan, op), " on ", WorkerName(plan, op.worker),
+                                                   " has a \"?\" dimension and so no planned buffer: declare it \"?<=n\""));
+  }
+  return absl::OkStatus();
+}
+
+// NCCL joins GPUs and Gloo host memory; nothing joins both.
+absl::Status CheckGroups(const Plan& plan) {
+  for (const PlanGroup& g : plan.groups) {
+    if (g.transport == v1::NCCL) continue;
+    for (size_t i = 0; i < g.members.size(); ++i) {
+      if (plan.workers[g.members[i]].device != "cuda") continue;
+      return absl::InvalidArgumentError(absl::StrCat("collective ", g.name, ": member ", g.member_nodes[i], " is on ",
+                                                     plan.workers[g.members[i]].name, ", a GPU worker, and others are on CPU workers: put all "
+                                                     "members on workers of one kind"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 bool HasAuto(const ResolvedGraph& graph) {

@@ -62,7 +62,8 @@ class Emitter {
     plan_.nodes.reserve(g_.nodes.size());
     for (size_t n = 0; n < g_.nodes.size(); ++n) {
       const ResolvedNode& node = g_.nodes[n];
-      plan_.nodes.push_back({static_cast<int32_t>(n), node.name, node.actor, node.method, node.config, node.outputs});
+      plan_.nodes.push_back({static_cast<int32_t>(n), node.name, node.actor, node.method, node.config, node.outputs,
+                             c_.workers[p_.node_worker[n]].device == "cuda" ? node.device_error : std::string()});
     }
     plan_.edges = e_.edges;
     for (size_t i = 0; i < g_.collectives.size(); ++i) {

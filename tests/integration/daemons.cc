@@ -129,9 +129,18 @@ void Daemons::StartDriver() {
   std::istringstream(ReadFile(file)) >> address_;
 }
 
+std::string Daemons::Device() {
+  const char* const device = getenv("WEFT_TEST_DEVICE");
+  return device == nullptr ? "cpu" : device;
+}
+
 void Daemons::StartWorker(int i) {
   const std::string name = "w" + std::to_string(i);
-  workers_[i] = Spawn(BinaryPath("worker/weft-worker"), {"--driver", address_, "--name", name, "--host-id", hosts_[i]}, name);
+  std::vector<std::string> args = {"--driver", address_, "--name", name, "--host-id", hosts_[i]};
+  // The processes outnumber the cores, and a fake GPU is one of them.
+  if (Device() == "fake-cuda") args.insert(args.end(), {"--device", "cuda", "--share-gpu", "--spin", "0us"});
+  if (Device().rfind("cuda", 0) == 0) args.insert(args.end(), {"--device", Device(), "--share-gpu"});
+  workers_[i] = Spawn(BinaryPath(Device() == "fake-cuda" ? "tests/fake_gpu/weft-worker-fake-gpu" : "worker/weft-worker"), args, name);
 }
 
 void Daemons::SignalWorker(int i, int signal) const {

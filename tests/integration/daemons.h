@@ -23,6 +23,10 @@ class Daemons {
   Daemons(const Daemons&) = delete;
   Daemons& operator=(const Daemons&) = delete;
 
+  // What workers run on: $WEFT_TEST_DEVICE, "cpu" (the default), "cuda" or "cuda:1" (all workers share that GPU), "fake-cuda" (a GPU
+  // that the CPU plays).
+  static std::string Device();
+
   const std::string& address() const { return address_; }
   std::unique_ptr<Client> Dial() const;
   pid_t worker_pid(int i) const { return workers_[i]; }

@@ -39,9 +39,7 @@ DeviceErrorFn DeviceErrors(const Plan& part) {
     error->node = node->name;
     error->execution = static_cast<int64_t>(word & 0xFFFFFFFF);
     error->code = static_cast<absl::StatusCode>(word >> kCodeShift);
-    error->message = !node->config.message().empty()
-                         ? node->config.message()
-                         : absl::StrCat(actor == nullptr ? "" : actor->cls, ".", node->method, " found an error in its values on the device");
+    error->message = !node->config.message().empty() ? node->config.message() : node->device_error;
     return error;
   };
 }

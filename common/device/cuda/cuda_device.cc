@@ -126,8 +126,14 @@ const CudaEventBase* OnCuda(const Event* event) {
 
 class CudaDevice::CudaStream : public Stream {
  public:
-  CudaStream(CudaStreamHandle stream, std::shared_ptr<EventPool> events) : stream_(stream), events_(std::move(events)) {}
-  ~CudaStream() override { events_->api()->StreamDestroy(stream_); }
+  // `kernels`: has a workspace open for the stream; nullptr without.
+  CudaStream(CudaStreamHandle stream, KernelsApi* kernels, std::shared_ptr<EventPool> events)
+      : stream_(stream), kernels_(kernels), events_(std::move(events)) {}
+  ~CudaStream() override {
+    if (stream_ == nullptr) return;
+    if (kernels_ != nullptr) kernels_->CloseStream(stream_);
+    events_->api()->StreamDestroy(stream_);
+  }
 
   absl::StatusOr<EventRef> Launch(Work work) override {
     if (work.where != Work::kInline) return absl::InvalidArgumentError("a CUDA stream takes launches only, no work for a host thread");
@@ -143,6 +149,8 @@ class CudaDevice::CudaStream : public Stream {
   }
 
   void* native() const override { return stream_; }
+  // The stream is the caller's now.
+  CudaStreamHandle Give() { return std::exchange(stream_, nullptr); }
 
   static absl::StatusOr<EventRef> Record(CudaStreamHandle stream, const std::shared_ptr<EventPool>& events) {
     const bool timed = events->timing();
@@ -175,7 +183,8 @@ class CudaDevice::CudaStream : public Stream {
     mutable std::atomic<bool> done_{false};
   };
 
-  const CudaStreamHandle stream_;
+  CudaStreamHandle stream_;
+  KernelsApi* const kernels_;
   const std::shared_ptr<EventPool> events_;
 };
 
@@ -219,7 +228,12 @@ absl::StatusOr<std::unique_ptr<Stream>> CudaDevice::NewStream(v1::LaneKind lane)
   // Transfers start although a large kernel fills the GPU, and hold it for moments only.
   const int priority = lane == v1::LANE_COMPUTE ? 0 : high_priority_;
   WEFT_RETURN_IF_ERROR(Check(api()->StreamCreate(priority, &stream), absl::StrCat("making a CUDA stream on GPU ", ordinal_)));
-  return std::unique_ptr<Stream>(new CudaStream(stream, events_));
+  const bool computes = lane == v1::LANE_COMPUTE;
+  auto made = std::make_unique<CudaStream>(stream, nullptr, events_);
+  if (!computes) return made;
+  WEFT_RETURN_IF_ERROR(Check(kernels()->OpenStream(stream), absl::StrCat("taking workspace for a compute stream on GPU ", ordinal_)));
+  // Now it has one to close.
+  return std::make_unique<CudaStream>(made->Give(), kernels(), events_);
 }
 
 absl::StatusOr<std::shared_ptr<void>> CudaDevice::Allocate(size_t bytes) {
