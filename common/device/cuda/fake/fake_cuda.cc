@@ -88,6 +88,7 @@ FakeCuda::~FakeCuda() {
   for (const auto& s : threads) s->thread.join();
   for (const auto& s : threads) s->queue.clear();
   // What is left goes here, outside of the lock, and before the memory that graphs own.
+  for (const auto& c : captures) c->graph = nullptr;
 }
 
 int FakeCuda::EnterLocked(const char* method) {

@@ -74,7 +74,7 @@ int FakeCuda::BeginCapture(CudaStreamHandle s) {
 }
 
 int FakeCuda::EndCapture(CudaStreamHandle s, CudaGraphHandle* out) {
-  std::shared_ptr<Capture> capture;  // what its nodes hold goes outside of the lock
+  std::shared_ptr<Graph> captured;  // what its nodes hold goes outside of the lock
   MutexLock lock(&mu_);
   const int code = EnterLocked("EndCapture");
   if (code != kCudaSuccess) return code;
@@ -82,7 +82,7 @@ int FakeCuda::EndCapture(CudaStreamHandle s, CudaGraphHandle* out) {
   if (stream == nullptr) return kCudaInvalidHandle;
   if (out == nullptr) return kCudaInvalidValue;
   *out = nullptr;
-  capture = stream->capture;
+  const std::shared_ptr<Capture> capture = stream->capture;
   if (capture == nullptr) return kCudaIllegalState;
   if (capture->thread != std::this_thread::get_id()) return kCudaCaptureWrongThread;
   if (capture->origin != stream) {
@@ -101,10 +101,11 @@ int FakeCuda::EndCapture(CudaStreamHandle s, CudaGraphHandle* out) {
   const bool spoilt = capture->spoilt;
   graph.branches = static_cast<int>(capture->streams.size());
   LeaveCapture(capture.get());
+  captured = std::move(capture->graph);  // events of the capture must not keep its nodes
   if (spoilt) return kCudaCaptureInvalidated;
   if (!joined) return kCudaCaptureUnjoined;
   *out = NextFakeHandle();
-  graphs_[*out] = capture->graph;
+  graphs_[*out] = captured;
   return kCudaSuccess;
 }
 
