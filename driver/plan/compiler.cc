@@ -12,6 +12,7 @@
 #include "driver/graph/validate.h"
 #include "driver/plan/cost_order.h"
 #include "driver/plan/emit.h"
+#include "driver/plan/launch.h"
 #include "driver/plan/lower.h"
 #include "driver/plan/memory.h"
 #include "driver/plan/order.h"
@@ -63,40 +64,6 @@ int64_t CountOps(const ResolvedGraph& graph, const Edges& edges) {
   return ops;
 }
 
-absl::StatusOr<Plan> Build(const ResolvedGraph& graph, const Placement& placement, const Cluster& cluster, const Choice& choice,
-                           Stopwatch* watch) {
-  WEFT_ASSIGN_OR_RETURN(const Edges edges, ChooseTransports(graph, placement, cluster, choice.auto_as));
-  watch->Done("transport");
-  const int64_t ops = CountOps(graph, edges);
-  if (ops > kMaxOps) {
-    return absl::ResourceExhaustedError(absl::StrCat("the plan would have ", ops, " ops, at most ", kMaxOps,
-                                                     " are possible: split the graph, or let nodes do more"));
-  }
-  std::vector<int32_t> rank;
-  if (choice.by_cost) rank = RankByCost(graph, edges, EmitPlan(graph, cluster, placement, edges, {}), CostModel::Default());
-  const Program program = Lower(graph, placement, edges, static_cast<int32_t>(cluster.workers.size()), rank);
-  watch->Done("lower");
-  WEFT_ASSIGN_OR_RETURN(const std::vector<Step> steps, OrderSteps(program));
-  watch->Done("order");
-  Plan plan = EmitPlan(graph, cluster, placement, edges, steps);
-  WEFT_RETURN_IF_ERROR(CheckDeviceErrors(plan));
-  WEFT_RETURN_IF_ERROR(CheckGroups(plan));
-  watch->Done("emit");
-  const v1::Overlap overlap = graph.options.overlap() == v1::AUTO ? choice.auto_as : graph.options.overlap();
-  AddOverlapWaits(edges.info, overlap != v1::OFF, &plan);
-  watch->Done("overlap");
-  WEFT_RETURN_IF_ERROR(PlanMemory(edges.info, overlap != v1::OFF, &plan));
-  watch->Done("memory");
-  plan.hash = HashPlan(plan);
-  watch->Done("hash");
-  if (const absl::Status status = Verify(plan); !status.ok()) {
-    return absl::InternalError(absl::StrCat("a pass of the compiler made a wrong plan, please report this graph:\n",
-                                            std::string(status.message())));
-  }
-  watch->Done("verify");
-  return plan;
-}
-
 // A status word lies behind a buffer of planned size.
 absl::Status CheckDeviceErrors(const Plan& plan) {
   const auto node = std::find_if(plan.nodes.begin(), plan.nodes.end(), [](const PlanNode& n) { return !n.device_error.empty(); });
@@ -127,6 +94,44 @@ absl::Status CheckGroups(const Plan& plan) {
     }
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<Plan> Build(const ResolvedGraph& graph, const Placement& placement, const Cluster& cluster, const Choice& choice,
+                           Stopwatch* watch) {
+  WEFT_ASSIGN_OR_RETURN(const Edges edges, ChooseTransports(graph, placement, cluster, choice.auto_as));
+  watch->Done("transport");
+  const int64_t ops = CountOps(graph, edges);
+  if (ops > kMaxOps) {
+    return absl::ResourceExhaustedError(absl::StrCat("the plan would have ", ops, " ops, at most ", kMaxOps,
+                                                     " are possible: split the graph, or let nodes do more"));
+  }
+  std::vector<int32_t> rank;
+  if (choice.by_cost) rank = RankByCost(graph, edges, EmitPlan(graph, cluster, placement, edges, {}), CostModel::Default());
+  const Program program = Lower(graph, placement, edges, static_cast<int32_t>(cluster.workers.size()), rank);
+  watch->Done("lower");
+  WEFT_ASSIGN_OR_RETURN(const std::vector<Step> steps, OrderSteps(program));
+  watch->Done("order");
+  Plan plan = EmitPlan(graph, cluster, placement, edges, steps);
+  WEFT_RETURN_IF_ERROR(PrepareLaunch(&plan));
+  WEFT_RETURN_IF_ERROR(CheckDeviceErrors(plan));
+  WEFT_RETURN_IF_ERROR(CheckGroups(plan));
+  watch->Done("emit");
+  const v1::Overlap overlap = graph.options.overlap() == v1::AUTO ? choice.auto_as : graph.options.overlap();
+  AddOverlapWaits(edges.info, overlap != v1::OFF, &plan);
+  watch->Done("overlap");
+  WEFT_RETURN_IF_ERROR(PlanMemory(edges.info, overlap != v1::OFF, &plan));
+  watch->Done("memory");
+  WEFT_RETURN_IF_ERROR(EqualizeSlots(&plan));
+  WEFT_RETURN_IF_ERROR(CheckLaunch(plan));
+  watch->Done("launch");
+  plan.hash = HashPlan(plan);
+  watch->Done("hash");
+  if (const absl::Status status = Verify(plan); !status.ok()) {
+    return absl::InternalError(absl::StrCat("a pass of the compiler made a wrong plan, please report this graph:\n",
+                                            std::string(status.message())));
+  }
+  watch->Done("verify");
+  return plan;
 }
 
 bool HasAuto(const ResolvedGraph& graph) {
