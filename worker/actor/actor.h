@@ -35,6 +35,8 @@ class CallContext {
   // CUDA: where a method puts an error that only the device finds, behind output 0; made when that output is allocated. nullptr where the plan
   // has no such words.
   virtual DeviceStatus* device_status() const { return nullptr; }
+  // The node's number in the plan (PlanNode::id), for what is put there.
+  virtual int32_t node_id() const { return 0; }
   // CUDA: the execution's number for a kernel.
   virtual ExecutionNumber execution_number() const { return {nullptr, execution()}; }
 };

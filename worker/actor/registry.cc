@@ -1,6 +1,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "worker/actor/actor.h"
+#include "worker/actor/cuda/cuda_actors.h"
 #include "worker/actor/std/std_actors.h"
 
 namespace weft {
@@ -12,8 +13,13 @@ const ActorRegistry& ActorRegistry::Std(const std::string& device_kind) {
     RegisterStdActors(r);
     return r;
   }();
+  static const ActorRegistry* const cuda = [] {
+    auto* r = new ActorRegistry;
+    RegisterCudaActors(r);
+    return r;
+  }();
   static const ActorRegistry* const none = new ActorRegistry;
-  return device_kind == "cpu" ? *cpu : *none;
+  return device_kind == "cpu" ? *cpu : device_kind == "cuda" ? *cuda : *none;
 }
 
 void ActorRegistry::Register(const std::string& cls, Factory factory) {

@@ -65,6 +65,7 @@ class ComputeCall final : public CallContext {
   void Hold(Nanos duration) override { hold = duration; }
   Stream* stream() const override { return stream_; }
   DeviceStatus* device_status() const override { return outs_.empty() ? nullptr : StatusOf(0); }
+  int32_t node_id() const override { return op_->node->id; }
   ExecutionNumber execution_number() const override { return {counter_, execution_}; }
   // The status word of an output in this execution's slot; nullptr without.
   DeviceStatus* StatusOf(int output) const { return buffers_.StatusAt(static_cast<int>(execution_ % op_->slots), output); }

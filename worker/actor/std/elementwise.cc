@@ -1,12 +1,11 @@
 // identity, add, scale, peek.
 
-#include <cmath>
 #include <cstring>
 
-#include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/tensor/arith.h"
 #include "common/tensor/combine.h"
+#include "worker/actor/std/checks.h"
 #include "worker/actor/std/methods.h"
 
 namespace weft::cpu {
@@ -23,32 +22,22 @@ absl::Status Identity(CallContext& ctx, const std::vector<Tensor>& args, std::ve
 }
 
 absl::Status Add(CallContext& ctx, const std::vector<Tensor>& args, std::vector<Tensor>* outs) {
-  if (args[0].dtype() == v1::BOOL) return BadArgument(0, args[0], "add takes numbers, not BOOL");
+  WEFT_RETURN_IF_ERROR(CheckAdd(args));
   std::vector<const void*> inputs;
-  for (size_t i = 0; i < args.size(); ++i) {
-    if (args[i].dtype() != args[0].dtype() || args[i].dims() != args[0].dims()) {
-      return BadArgument(i, args[i], absl::StrCat("add takes arguments of one dtype and shape, and argument 0 is ", args[0].ToString()));
-    }
-    inputs.push_back(args[i].data());
-  }
+  for (const Tensor& a : args) inputs.push_back(a.data());
   WEFT_ASSIGN_OR_RETURN(outs->at(0), ctx.AllocateOutput(0, args[0].dtype(), args[0].dims()));
   return Combine(args[0].dtype(), v1::SUM, inputs, outs->at(0).data(), args[0].elements());
 }
 
 absl::Status Scale(CallContext& ctx, const std::vector<Tensor>& args, std::vector<Tensor>* outs) {
   const Tensor& x = args[0];
-  if (!ctx.config().has_scale()) return absl::InvalidArgumentError("config.scale is missing");
-  if (x.dtype() == v1::BOOL) return BadArgument(0, x, "scale takes numbers, not BOOL");
-  const double scale = ctx.config().scale();
-  if (!IsFloat(x.dtype()) && (scale != std::trunc(scale) || std::fabs(scale) > 9007199254740992.0)) {
-    return BadArgument(0, x, absl::StrCat("an integer dtype takes a whole factor up to 2^53, and config.scale is ", scale));
-  }
+  WEFT_RETURN_IF_ERROR(CheckScale(ctx.config(), x));
   WEFT_ASSIGN_OR_RETURN(outs->at(0), ctx.AllocateOutput(0, x.dtype(), x.dims()));
   return ForElementType(x.dtype(), [&](auto e) {
     using E = decltype(e);
     const auto* from = x.as<typename E::Storage>();
     auto* to = outs->at(0).as<typename E::Storage>();
-    const auto factor = static_cast<typename E::Compute>(scale);
+    const auto factor = static_cast<typename E::Compute>(ctx.config().scale());
     for (int64_t i = 0; i < x.elements(); ++i) to[i] = E::Store(Times(E::Load(from[i]), factor));
     return absl::OkStatus();
   });

@@ -1,6 +1,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/tensor/linear.h"
+#include "worker/actor/std/checks.h"
 #include "worker/actor/std/method_table.h"
 #include "worker/actor/std/std_actors.h"
 
@@ -21,10 +22,7 @@ class LinearActor : public Actor {
     const Tensor& x = args[0];
     const Dims& w = parameters_.weights.dims();
     const DType dtype = parameters_.weights.dtype();
-    if (x.dtype() != dtype || x.dims().size() != 2 || x.dims()[1] != w[1]) {
-      return BadArgument(0, x, absl::StrCat("forward takes ", DTypeName(dtype), "[batch, ", w[1],
-                                            "], as config.dtype and config.in_features say"));
-    }
+    WEFT_RETURN_IF_ERROR(CheckLinear(x, dtype, w[1]));
     WEFT_ASSIGN_OR_RETURN(outs->at(0), ctx.AllocateOutput(0, dtype, {x.dims()[0], w[0]}));
     return LinearForward(x, parameters_, activation_, outs->at(0));
   }

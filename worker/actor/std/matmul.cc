@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/tensor/blas.h"
+#include "worker/actor/std/checks.h"
 #include "worker/actor/std/methods.h"
 
 namespace weft::cpu {
@@ -28,17 +29,11 @@ void IntegerProduct(const T* a, const T* b, T* c, int64_t m, int64_t n, int64_t 
 }
 
 absl::Status Product(CallContext& ctx, const Tensor& a, const Tensor& b, std::vector<Tensor>* outs) {
-  if (a.dims().size() != 2) return BadArgument(0, a, "a matrix product takes matrices");
-  if (b.dims().size() != 2) return BadArgument(1, b, "a matrix product takes matrices");
-  if (a.dtype() != b.dtype()) return BadArgument(1, b, absl::StrCat("argument 0 is ", a.ToString(), "; both need one dtype"));
-  if (a.dims()[1] != b.dims()[0]) {
-    return BadArgument(1, b, absl::StrCat("argument 0 is ", a.ToString(), ", so it needs ", a.dims()[1], " rows"));
-  }
+  WEFT_RETURN_IF_ERROR(CheckProduct(a, b));
   if (a.dtype() == v1::F16 || a.dtype() == v1::BF16) {
     return absl::UnimplementedError(absl::StrCat("matrix products of ", DTypeName(a.dtype()),
                                                  " are not made on the CPU; use a worker with --device cuda, or F32"));
   }
-  if (a.dtype() == v1::BOOL) return BadArgument(0, a, "a matrix product takes numbers, not BOOL");
   const int64_t m = a.dims()[0], k = a.dims()[1], n = b.dims()[1];
   WEFT_ASSIGN_OR_RETURN(const Tensor c, ctx.AllocateOutput(0, a.dtype(), {m, n}));
   outs->at(0) = c;
@@ -60,7 +55,7 @@ absl::Status Matmul(CallContext& ctx, const std::vector<Tensor>& args, std::vect
 
 absl::Status Square(CallContext& ctx, const std::vector<Tensor>& args, std::vector<Tensor>* outs) {
   const Tensor& a = args[0];
-  if (a.dims().size() != 2 || a.dims()[0] != a.dims()[1]) return BadArgument(0, a, "square takes a square matrix");
+  WEFT_RETURN_IF_ERROR(CheckSquare(a));
   return Product(ctx, a, a, outs);
 }
 

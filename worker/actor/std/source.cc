@@ -1,10 +1,9 @@
 // std.Source, std.Constant.
 
-#include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "common/tensor/fill.h"
 #include "worker/actor/std/made_spec.h"
 #include "worker/actor/std/method_table.h"
+#include "worker/actor/std/source_classes.h"
 #include "worker/actor/std/std_actors.h"
 
 namespace weft {
@@ -12,7 +11,8 @@ namespace {
 
 class SourceActor : public Actor {
  public:
-  SourceActor(std::string cls, bool constant, size_t bytes) : cls_(std::move(cls)), constant_(constant), bytes_(bytes) {
+  SourceActor(std::string cls, bool constant, size_t bytes, FillFn fill_output)
+      : cls_(std::move(cls)), constant_(constant), bytes_(bytes), fill_output_(std::move(fill_output)) {
     if (!constant) fill_.kind = Fill::kExecution;
   }
 
@@ -32,8 +32,7 @@ class SourceActor : public Actor {
     }
     WEFT_ASSIGN_OR_RETURN(outs->at(0), ctx.AllocateOutput(0, made_.dtype(), made_.dims()));
     // A constant's random numbers are those of execution 0.
-    FillTensor(fill_, ctx.config().seed(), constant_ ? 0 : ctx.execution(), outs->at(0));
-    return absl::OkStatus();
+    return fill_output_(ctx, fill_, ctx.config().seed(), constant_ ? ExecutionNumber{nullptr, 0} : ctx.execution_number(), outs->at(0));
   }
 
  private:
@@ -42,30 +41,39 @@ class SourceActor : public Actor {
   const std::string cls_;
   const bool constant_;
   const size_t bytes_;  // of what the actor's own config makes; a node may override it
+  const FillFn fill_output_;
   MadeSpec made_;
   std::string fill_text_;  // what fill_ was parsed from
   Fill fill_;
 };
 
-void RegisterSource(ActorRegistry* registry, const std::string& cls, bool constant) {
-  registry->Register(cls, [cls, constant](const v1::Config& config, Device*) -> absl::StatusOr<std::unique_ptr<Actor>> {
-    if (!config.fill().empty()) WEFT_RETURN_IF_ERROR(Fill::Parse(config.fill()).status());
-    // dtype and shape may stand at the nodes instead.
-    size_t bytes = SIZE_MAX;
-    if (config.dtype() != v1::DTYPE_UNSPECIFIED && !config.shape().empty()) {
-      MadeSpec made;
-      WEFT_RETURN_IF_ERROR(made.Use(config, v1::DTYPE_UNSPECIFIED, ""));
-      bytes = made.bytes();
-    }
-    return std::make_unique<SourceActor>(cls, constant, bytes);
-  });
-}
-
 }  // namespace
 
+void RegisterSourceClasses(ActorRegistry* registry, const std::function<absl::StatusOr<FillFn>(Device* device)>& for_device) {
+  for (const bool constant : {false, true}) {
+    const std::string cls = constant ? "std.Constant" : "std.Source";
+    registry->Register(cls, [cls, constant, for_device](const v1::Config& config, Device* device) -> absl::StatusOr<std::unique_ptr<Actor>> {
+      if (!config.fill().empty()) WEFT_RETURN_IF_ERROR(Fill::Parse(config.fill()).status());
+      // dtype and shape may stand at the nodes instead.
+      size_t bytes = SIZE_MAX;
+      if (config.dtype() != v1::DTYPE_UNSPECIFIED && !config.shape().empty()) {
+        MadeSpec made;
+        WEFT_RETURN_IF_ERROR(made.Use(config, v1::DTYPE_UNSPECIFIED, ""));
+        bytes = made.bytes();
+      }
+      WEFT_ASSIGN_OR_RETURN(FillFn fill_output, for_device(device));
+      return std::make_unique<SourceActor>(cls, constant, bytes, std::move(fill_output));
+    });
+  }
+}
+
 void RegisterSourceActors(ActorRegistry* registry) {
-  RegisterSource(registry, "std.Source", false);
-  RegisterSource(registry, "std.Constant", true);
+  RegisterSourceClasses(registry, [](Device*) -> absl::StatusOr<FillFn> {
+    return FillFn([](CallContext&, const Fill& fill, uint64_t seed, ExecutionNumber execution, const Tensor& out) {
+      FillTensor(fill, seed, execution.value, out);
+      return absl::OkStatus();
+    });
+  });
 }
 
 }  // namespace weft

@@ -5,11 +5,11 @@
 #include <cstring>
 #include <type_traits>
 
-#include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/classes/std_messages.h"
 #include "common/tensor/arith.h"
 #include "common/tensor/fill.h"
+#include "worker/actor/std/checks.h"
 #include "worker/actor/std/made_spec.h"
 #include "worker/actor/std/method_table.h"
 #include "worker/actor/std/std_actors.h"
@@ -41,9 +41,8 @@ class DelayActor : public Actor {
 
   absl::Status Call(int, CallContext& ctx, const std::vector<Tensor>& args, std::vector<Tensor>* outs) override {
     WEFT_RETURN_IF_ERROR(CheckCounts(kRun, args.size(), outs->size()));
-    const double s = ctx.config().duration_s();
-    if (!(s >= 0 && s <= 3600)) return absl::InvalidArgumentError(absl::StrCat("config.duration_s ", s, " is not within 0 to 3600 seconds"));
-    ctx.Hold(FromSeconds(s));
+    WEFT_ASSIGN_OR_RETURN(const Nanos duration, CheckDuration(ctx.config()));
+    ctx.Hold(duration);
     return PassOn(ctx, args, &made_, outs);
   }
 
@@ -82,7 +81,7 @@ bool AllFinite(const Tensor& x) {
 
 absl::Status Finite(CallContext& ctx, const std::vector<Tensor>& args, std::vector<Tensor>* outs) {
   const Tensor& x = args[0];
-  if (!IsFloat(x.dtype())) return BadArgument(0, x, "finite takes F16, BF16, F32 or F64; other dtypes are always finite");
+  WEFT_RETURN_IF_ERROR(CheckFinite(x));
   bool finite = false;
   WEFT_RETURN_IF_ERROR(ForElementType(x.dtype(), [&](auto e) {
     if constexpr (std::is_floating_point_v<typename decltype(e)::Compute>) finite = AllFinite<decltype(e)>(x);

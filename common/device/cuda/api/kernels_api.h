@@ -59,7 +59,8 @@ class KernelsApi {
                      void* y, int64_t batch, int64_t in, int64_t out, void* stream) = 0;
   // Spins in dependent arithmetic on `blocks` multiprocessors (one block each) for about `ns`, by the calibration of Calibrate.
   virtual int Delay(int64_t ns, int blocks, void* stream) = 0;
-  // Measures how fast Delay's arithmetic runs here. Blocks for some milliseconds; once per process.
+  // Measures how fast Delay's arithmetic runs here. Blocks for some milliseconds at the first call of a process; later calls do nothing.
+  // Thread-safe.
   virtual int Calibrate() = 0;
 
   // *to = max of the words of *from[i]; 0 to 64 of them.

@@ -1,0 +1,12 @@
+#include "worker/actor/cuda/cuda_actors.h"
+
+namespace weft {
+
+void RegisterCudaActors(ActorRegistry* registry) {
+  RegisterCudaMathActors(registry);
+  RegisterCudaSourceActors(registry);
+  RegisterCudaLinearActor(registry);
+  RegisterCudaTestingActors(registry);
+}
+
+}  // namespace weft
