@@ -30,7 +30,7 @@ struct CollectiveHeader {
   int32_t op = 0;
   int32_t reduce = 0;
   int32_t root = 0;
-  int32_t unused = 0;
+  int32_t flags = 0;  // the communicator's own
 };
 static_assert(sizeof(CollectiveHeader) == sizeof(MessageHeader) + 16);
 

@@ -1,0 +1,167 @@
+#include "common/channel/nccl/recv_port.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/channel/nccl/transfer.h"
+#include "common/session/edge_trial.h"
+
+namespace weft {
+
+class NcclRecvPort::Receiving : public NcclTransfer {
+ public:
+  Receiving(const std::shared_ptr<NcclLink>& link, const ShmEdgeSpec& edge, int64_t execution, Stream* stream, const NcclAnnouncement& a,
+            Tensor buffer, Value* out)
+      : NcclTransfer(link, edge, execution, stream),
+        trial_(a.header.error_code != 0),
+        bytes_(a.header.bytes),
+        has_status_((a.flags & NcclAnnouncement::kHasStatus) != 0),
+        status_(out->status),
+        buffer_(std::move(buffer)),
+        out_(out) {
+    Hold(buffer_.owner());
+  }
+
+ private:
+  absl::Status Launch() override {
+    return CallNccl(trial_ ? "the trial" : "receiving", [this](NcclApi* api, NcclCommHandle comm) {
+      void* const s = stream()->native();
+      if (trial_) return api->Recv(scratch(), NcclLink::kTrialBytes, kNcclUint8, 0, comm, s);
+      return Transfer(api, [&](Calls* calls) {
+        if (bytes_ > 0) calls->Note(api->Recv(buffer_.data(), bytes_, kNcclUint8, 0, comm, s));
+        // A word that nobody asked for comes all the same.
+        void* const word = status_ != nullptr ? static_cast<void*>(status_) : scratch() + NcclLink::kTrialBytes;
+        if (has_status_) calls->Note(api->Recv(word, sizeof(DeviceStatus), kNcclUint8, 0, comm, s));
+      });
+    });
+  }
+
+  absl::Status Launched() override {
+    if (!trial_) return absl::OkStatus();
+    return Named(device()->Check(device()->api()->MemcpyAsync(pattern(), scratch(), NcclLink::kTrialBytes, stream()->native()),
+                                 "copying from the GPU"));
+  }
+
+  void Finish(const absl::Status& status) override {
+    absl::Status s = status;
+    if (s.ok() && trial_) s = CheckTrialPattern(edge().edge, pattern());
+    if (s.ok()) return;  // filled at issue
+    out_->tensor = Tensor();
+    out_->error = EdgeError(edge(), execution(), s);
+  }
+
+  const bool trial_;
+  const uint64_t bytes_;
+  const bool has_status_;
+  DeviceStatus* const status_;
+  const Tensor buffer_;
+  Value* const out_;
+};
+
+NcclRecvPort::NcclRecvPort(std::shared_ptr<NcclLink> link, ShmEdgeSpec edge, std::unique_ptr<RecvPort> header_port)
+    : link_(std::move(link)), edge_(std::move(edge)), header_port_(std::move(header_port)) {}
+
+NcclRecvPort::~NcclRecvPort() {
+  for (const std::weak_ptr<Receiving>& w : outstanding_) {
+    if (const std::shared_ptr<Receiving> r = w.lock()) r->Cancel();
+  }
+}
+
+absl::Status NcclRecvPort::closed() const {
+  WEFT_RETURN_IF_ERROR(link_->comm()->cause());
+  return header_port_->closed();
+}
+
+PortState NcclRecvPort::Poll(int64_t execution) {
+  link_->options_.queue->Pump();
+  return link_->comm()->cause().ok() ? header_port_->Poll(execution) : PortState::kClosed;
+}
+
+absl::StatusOr<NcclAnnouncement> NcclRecvPort::Take(int64_t execution, const Tensor& buffer) {
+  Value head;
+  WEFT_ASSIGN_OR_RETURN(const EventRef came, header_port_->Recv(execution, Tensor(), &head, nullptr));
+  if (!IsReady(came)) return absl::InternalError("its announcement is not there, though the host channel said so");
+  NcclAnnouncement a;
+  absl::Status s;
+  if (head.error != nullptr) {
+    s = absl::Status(head.error->code, absl::StrCat("its announcement: ", head.error->message));
+  } else if (head.tensor.bytes() < kNcclShortAnnouncement || head.tensor.bytes() > sizeof a) {
+    s = absl::DataLossError(absl::StrCat("its announcement has ", head.tensor.bytes(), " bytes"));
+  } else {
+    std::memcpy(static_cast<void*>(&a), head.tensor.data(), head.tensor.bytes());
+    if (a.header.error_code != 0 && head.tensor.bytes() != sizeof a) s = absl::DataLossError("its announcement has an error without its texts");
+  }
+  header_port_->Release(execution);
+  WEFT_RETURN_IF_ERROR(s);
+  const MessageHeader& h = a.header;
+  WEFT_RETURN_IF_ERROR(CheckHeader(h, link_->options_.plan_hash, edge_.edge, execution, sequence_++, edge_.spec));
+  const uint64_t reserved = std::min<uint64_t>(edge_.bytes, buffer.bytes());
+  if (h.error_code == 0 && h.bytes > reserved) {
+    return absl::OutOfRangeError(absl::StrCat("a value of ", h.bytes, " bytes is announced, ", reserved, " are reserved"));
+  }
+  return a;
+}
+
+absl::StatusOr<EventRef> NcclRecvPort::Recv(int64_t execution, const Tensor& buffer, Value* out, Stream* stream) {
+  const PortState state = Poll(execution);
+  if (state == PortState::kClosed) return closed();
+  if (state == PortState::kWaiting) {
+    return absl::InternalError(absl::StrCat(EdgeLabel(edge_), ": receive of execution ", execution, " too early"));
+  }
+  DeviceStatus* const status = out->status;
+  *out = Value();
+  out->status = status;
+  const auto fail = [&](const absl::Status& why) {
+    const TaskErrorRef error = EdgeError(edge_, execution, why);
+    link_->Close(absl::Status(why.code(), error->message));
+    out->tensor = Tensor();
+    out->error = error;
+    return EventRef();
+  };
+  const absl::StatusOr<NcclAnnouncement> a = Take(execution, buffer);
+  if (!a.ok()) return fail(a.status());
+  out->error = ErrorOf(a->header);
+  const bool trial = execution == kTrialExecution && out->error != nullptr;
+  const bool has_status = (a->flags & NcclAnnouncement::kHasStatus) != 0;
+  const bool moves = out->error != nullptr ? trial : a->header.bytes > 0 || has_status;
+  if (out->error == nullptr) out->tensor = Tensor(static_cast<DType>(a->header.dtype), DimsOf(a->header), buffer.data(), buffer.owner());
+  const bool clear = out->error == nullptr && status != nullptr && !has_status;
+  if ((moves || clear) && stream == nullptr) return fail(absl::InvalidArgumentError("a receive over NCCL needs a stream"));
+  if (moves && a->transfer != link_->transfers_) {
+    return fail(absl::InternalError(absl::StrCat(link_->peer(), " sends it as transfer ", a->transfer, " of the link, here transfer ",
+                                                 link_->transfers_, " is next: the plan puts edges of one pair of workers on several lanes")));
+  }
+  if (trial && !link_->trial_.expired() && !link_->trial_.lock()->over()) {
+    return fail(absl::FailedPreconditionError("another trial of the link is under way"));
+  }
+  CudaDevice* const device = link_->options_.device;
+  if (clear) {
+    const absl::Status s = device->Check(device->api()->MemsetAsync(status, 0, sizeof *status, stream->native()), "clearing a status word");
+    if (!s.ok()) return fail(s);
+  }
+  if (!moves) {
+    if (!clear) return EventRef();
+    absl::StatusOr<EventRef> cleared = device->Record(stream->native());
+    if (!cleared.ok()) return fail(cleared.status());
+    return cleared;
+  }
+  auto receiving = std::make_shared<Receiving>(link_, edge_, execution, stream, *a, buffer, out);
+  if (trial) link_->trial_ = receiving;
+  while (!outstanding_.empty() && (outstanding_.front().expired() || outstanding_.front().lock()->over())) outstanding_.pop_front();
+  outstanding_.push_back(receiving);
+  link_->options_.queue->Post(receiving);
+  return EventRef(std::move(receiving));
+}
+
+std::string NcclRecvPort::WaitsFor() const {
+  for (const std::weak_ptr<Receiving>& w : outstanding_) {
+    const std::shared_ptr<Receiving> r = w.lock();
+    if (r != nullptr && !r->over()) return r->WaitsFor("send");
+  }
+  return header_port_->WaitsFor();
+}
+
+}  // namespace weft

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+
+#include "common/channel/nccl/announcement.h"
+#include "common/channel/nccl/nccl_link.h"
+
+namespace weft {
+
+// The receiving end of one edge; made by NcclLink.
+class NcclRecvPort : public RecvPort {
+ public:
+  NcclRecvPort(std::shared_ptr<NcclLink> link, ShmEdgeSpec edge, std::unique_ptr<RecvPort> header_port);
+  ~NcclRecvPort() override;
+
+  // Ready once the announcement has come.
+  PortState Poll(int64_t execution) override;
+  // `*out` is filled at once, but for an error that comes later; out->status, where set, is filled on the device.
+  absl::StatusOr<EventRef> Recv(int64_t execution, const Tensor& buffer, Value* out, Stream* stream) override;
+  // The plan's buffers are the credits: nothing to give back. The announcement's slot went back when it was read.
+  void Release(int64_t) override {}
+  bool ZeroCopy() const override { return false; }
+  std::string WaitsFor() const override;
+  absl::Status closed() const override;
+
+ private:
+  class Receiving;
+
+  // What is announced, or why the link cannot go on.
+  absl::StatusOr<NcclAnnouncement> Take(int64_t execution, const Tensor& buffer);
+
+  const std::shared_ptr<NcclLink> link_;
+  const ShmEdgeSpec edge_;
+  const std::unique_ptr<RecvPort> header_port_;
+  uint64_t sequence_ = 0;
+  std::deque<std::weak_ptr<Receiving>> outstanding_;  // oldest first
+};
+
+}  // namespace weft

@@ -1,0 +1,197 @@
+#include "common/channel/nccl/send_port.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/channel/nccl/announcement.h"
+#include "common/channel/nccl/transfer.h"
+#include "common/session/edge_trial.h"
+
+namespace weft {
+
+// An announcement that may have to wait for its value.
+class NcclSendPort::Announcing {
+ public:
+  Announcing(NcclSendPort* port, int64_t execution, EventRef value, EventRef ahead)
+      : port_(port), execution_(execution), value_(std::move(value)), ahead_(std::move(ahead)) {}
+
+  NcclAnnouncement announcement;
+
+  bool waits() const { return waits_; }
+  // Given to the host channel, which reads it no more; or it never will be.
+  bool Over() const { return !waits_ && IsReady(sent_); }
+  int64_t execution() const { return execution_; }
+  void Cancel() { waits_ = false; }
+
+  // True when there is nothing left to do.
+  bool Try() {
+    if (!waits_) return true;
+    NcclComm* const comm = port_->link_->comm();
+    if (!comm->cause().ok()) {
+      waits_ = false;
+      return true;
+    }
+    if (!IsReady(value_) || !IsReady(ahead_)) return false;
+    waits_ = false;
+    const absl::Status s = Give();
+    if (!s.ok()) comm->Abort(absl::Status(s.code(), absl::StrCat(EdgeLabel(port_->edge_), ": its announcement: ", std::string(s.message()))));
+    return true;
+  }
+
+ private:
+  absl::Status Give() {
+    const size_t bytes = announcement.header.error_code != 0 ? sizeof announcement : kNcclShortAnnouncement;
+    Value v;
+    WEFT_ASSIGN_OR_RETURN(v.tensor, Tensor::OnHost(v1::U8, {static_cast<int64_t>(bytes)}));
+    std::memcpy(v.tensor.data(), &announcement, bytes);
+    WEFT_ASSIGN_OR_RETURN(sent_, port_->header_port_->Send(execution_, v, nullptr));
+    return absl::OkStatus();
+  }
+
+  NcclSendPort* const port_;  // not used after Cancel
+  const int64_t execution_;
+  const EventRef value_, ahead_;
+  bool waits_ = true;
+  EventRef sent_;
+};
+
+// Of a value that moves nothing but its announcement.
+class NcclSendPort::AnnouncedEvent : public Event {
+ public:
+  AnnouncedEvent(std::shared_ptr<Announcing> announcing, std::weak_ptr<NcclQueue> queue)
+      : announcing_(std::move(announcing)), queue_(std::move(queue)) {}
+  bool Ready() const override {
+    if (announcing_->waits()) {
+      if (const std::shared_ptr<NcclQueue> queue = queue_.lock()) queue->Pump();
+    }
+    return announcing_->Over();
+  }
+
+ private:
+  const std::shared_ptr<Announcing> announcing_;
+  const std::weak_ptr<NcclQueue> queue_;
+};
+
+class NcclSendPort::Sending : public NcclTransfer {
+ public:
+  // A value with an error is the trial's.
+  Sending(const std::shared_ptr<NcclLink>& link, const ShmEdgeSpec& edge, int64_t execution, Stream* stream, Value value,
+          std::shared_ptr<Announcing> announcing)
+      : NcclTransfer(link, edge, execution, stream), value_(std::move(value)), announcing_(std::move(announcing)) {
+    Hold(value_.tensor.owner());
+  }
+
+ private:
+  Turn MyTurn() override {
+    const Turn turn = NcclTransfer::MyTurn();
+    return turn == Turn::kLaunch && !InputIsOrdered(value_.event) ? Turn::kWait : turn;
+  }
+
+  absl::Status Launch() override {
+    if (value_.error != nullptr) return LaunchTrial();
+    return CallNccl("sending", [this](NcclApi* api, NcclCommHandle comm) {
+      return Transfer(api, [&](Calls* calls) {
+        void* const s = stream()->native();
+        if (value_.tensor.bytes() > 0) calls->Note(api->Send(value_.tensor.data(), value_.tensor.bytes(), kNcclUint8, 1, comm, s));
+        if (value_.status != nullptr) calls->Note(api->Send(value_.status, sizeof(DeviceStatus), kNcclUint8, 1, comm, s));
+      });
+    });
+  }
+
+  absl::Status LaunchTrial() {
+    FillTrialPattern(edge().edge, pattern());
+    void* const s = stream()->native();
+    WEFT_RETURN_IF_ERROR(Named(device()->Check(device()->api()->MemcpyAsync(scratch(), pattern(), NcclLink::kTrialBytes, s), "copying to the GPU")));
+    return CallNccl("the trial", [&](NcclApi* api, NcclCommHandle comm) {
+      return api->Send(scratch(), NcclLink::kTrialBytes, kNcclUint8, 1, comm, s);
+    });
+  }
+
+  // The device may be done before the receiver was told: small values go into NCCL's own buffers.
+  bool MayFinish() override { return announcing_->Over(); }
+  void Finish(const absl::Status&) override { value_ = Value(); }  // the receiver sees the link fail
+
+  Value value_;
+  const std::shared_ptr<Announcing> announcing_;
+};
+
+NcclSendPort::NcclSendPort(std::shared_ptr<NcclLink> link, ShmEdgeSpec edge, std::unique_ptr<SendPort> header_port)
+    : link_(std::move(link)), edge_(std::move(edge)), header_port_(std::move(header_port)) {}
+
+NcclSendPort::~NcclSendPort() {
+  if (announcing_ != nullptr) announcing_->Cancel();
+  for (const std::weak_ptr<Sending>& w : outstanding_) {
+    if (const std::shared_ptr<Sending> s = w.lock()) s->Cancel();
+  }
+}
+
+absl::Status NcclSendPort::closed() const {
+  WEFT_RETURN_IF_ERROR(link_->comm()->cause());
+  return header_port_->closed();
+}
+
+PortState NcclSendPort::Poll(int64_t execution) {
+  link_->options_.queue->Pump();
+  if (!link_->comm()->cause().ok()) return PortState::kClosed;
+  if (announcing_ != nullptr && announcing_->waits()) return PortState::kWaiting;
+  return header_port_->Poll(execution);
+}
+
+absl::StatusOr<EventRef> NcclSendPort::Send(int64_t execution, const Value& value, Stream* stream) {
+  WEFT_RETURN_IF_ERROR(CheckSendable(edge_, value));
+  const PortState state = Poll(execution);
+  if (state == PortState::kClosed) return closed();
+  if (state == PortState::kWaiting) {
+    return absl::InternalError(absl::StrCat(EdgeLabel(edge_), ": send of execution ", execution, " without credit"));
+  }
+  const bool trial = execution == kTrialExecution && value.error != nullptr;
+  const bool moves = value.error != nullptr ? trial : value.tensor.bytes() > 0 || value.status != nullptr;
+  if (moves && stream == nullptr) return absl::InvalidArgumentError(absl::StrCat(EdgeLabel(edge_), ": a send over NCCL needs a stream"));
+  if (trial && !link_->trial_.expired() && !link_->trial_.lock()->over()) {
+    return absl::FailedPreconditionError(absl::StrCat(EdgeLabel(edge_), ": another trial of the link is under way"));
+  }
+
+  EventRef value_ready, ahead;
+  if (value.error == nullptr && (!moves || edge_.bytes >= NcclLink::kLateBytes)) value_ready = value.event;
+  if (value.error == nullptr && !moves && stream != nullptr) {
+    WEFT_ASSIGN_OR_RETURN(ahead, link_->options_.device->Record(stream->native()));
+  }
+  auto announcing = std::make_shared<Announcing>(this, execution, std::move(value_ready), std::move(ahead));
+  NcclAnnouncement& a = announcing->announcement;
+  a.header = MakeHeader(link_->options_.plan_hash, edge_.edge, execution, sequence_++, value.tensor, value.error);
+  std::shared_ptr<Sending> sending;
+  if (moves) {
+    a.transfer = link_->transfers_;
+    if (!trial && value.status != nullptr) a.flags |= NcclAnnouncement::kHasStatus;
+    sending = std::make_shared<Sending>(link_, edge_, execution, stream, value, announcing);
+    if (trial) link_->trial_ = sending;
+  }
+  announcing_ = announcing;
+  if (!announcing->Try()) link_->options_.queue->Later([announcing] { return announcing->Try(); });
+  WEFT_RETURN_IF_ERROR(link_->comm()->cause());
+  if (sending == nullptr) {
+    if (announcing->Over()) return EventRef();
+    return EventRef(std::make_shared<AnnouncedEvent>(std::move(announcing), link_->options_.queue));
+  }
+  while (!outstanding_.empty() && (outstanding_.front().expired() || outstanding_.front().lock()->over())) outstanding_.pop_front();
+  outstanding_.push_back(sending);
+  link_->options_.queue->Post(sending);
+  return EventRef(std::move(sending));
+}
+
+std::string NcclSendPort::WaitsFor() const {
+  for (const std::weak_ptr<Sending>& w : outstanding_) {
+    const std::shared_ptr<Sending> s = w.lock();
+    if (s == nullptr || s->over()) continue;
+    if (announcing_->waits() && announcing_->execution() == s->execution()) break;
+    return s->WaitsFor("receive");
+  }
+  if (announcing_ != nullptr && announcing_->waits()) {
+    return absl::StrCat("the GPU to have the value of execution ", announcing_->execution());
+  }
+  return header_port_->WaitsFor();
+}
+
+}  // namespace weft

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/channel/nccl/nccl_link.h"
+
+namespace weft {
+
+// The pattern of an edge's trial.
+void FillTrialPattern(int32_t edge, void* bytes);
+// OK, or DataLoss that says where it differs.
+absl::Status CheckTrialPattern(int32_t edge, const void* bytes);
+
+// What sends and receives have in common: the order on the link. Internal to this directory.
+class NcclTransfer : public NcclWork {
+ protected:
+  NcclTransfer(const std::shared_ptr<NcclLink>& link, ShmEdgeSpec edge, int64_t execution, Stream* stream)
+      : NcclWork(link->options_.comm, link->options_.device, stream),
+        link_(link),
+        edge_(std::move(edge)),
+        execution_(execution),
+        number_(link->transfers_++) {}
+
+  // The link's order holds also where two streams share it.
+  Turn MyTurn() override { return number_ == link_->launched_ ? Turn::kLaunch : Turn::kWait; }
+
+  // One or two calls of NCCL as one transfer. Counts it as launched.
+  absl::Status CallNccl(const char* what, const std::function<int(NcclApi*, NcclCommHandle)>& calls) {
+    ++link_->launched_;
+    return Named(comm()->Call(absl::StrCat(what, " of execution ", execution_), calls));
+  }
+  absl::Status Named(const absl::Status& s) const {
+    return s.ok() ? s : absl::Status(s.code(), absl::StrCat(EdgeLabel(edge_), ": ", std::string(s.message())));
+  }
+
+  // What several calls came to: the first failure, else whether any is in progress.
+  struct Calls {
+    int code = kNcclSuccess;
+    void Note(int c) {
+      if (code == kNcclSuccess || code == kNcclInProgress) code = c == kNcclSuccess ? code : c;
+    }
+  };
+  // Calls that are one transfer.
+  template <typename F>
+  static int Transfer(NcclApi* api, const F& put) {
+    Calls calls;
+    calls.Note(api->GroupStart());
+    if (calls.code != kNcclSuccess) return calls.code;
+    put(&calls);
+    calls.Note(api->GroupEnd());  // also after a failure, which the group then returns
+    return calls.code;
+  }
+
+  NcclLink* link() const { return link_.get(); }
+  char* scratch() const { return static_cast<char*>(link_->scratch_.get()); }
+  void* pattern() const { return link_->pattern_.get(); }
+  const ShmEdgeSpec& edge() const { return edge_; }
+
+ public:
+  int64_t execution() const { return execution_; }
+  // What a transfer that is not over waits for.
+  std::string WaitsFor(const char* then) const {
+    const std::string end = comm()->EndWaitsFor();
+    if (!end.empty()) return end;
+    if (connecting()) return absl::StrCat("NCCL to connect to ", comm()->others(), " for execution ", execution_);
+    return absl::StrCat(comm()->others(), " to ", then, " execution ", execution_);
+  }
+
+ private:
+  const std::shared_ptr<NcclLink> link_;
+  const ShmEdgeSpec edge_;
+  const int64_t execution_;
+  const uint64_t number_;
+};
+
+}  // namespace weft

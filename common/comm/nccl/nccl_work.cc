@@ -1,0 +1,128 @@
+#include "common/comm/nccl/nccl_work.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace weft {
+
+NcclWork::NcclWork(std::shared_ptr<NcclComm> comm, CudaDevice* device, Stream* stream)
+    : comm_(std::move(comm)), device_(device), stream_(stream) {}
+
+NcclWork::~NcclWork() {
+  if (stage_ != Stage::kLaunched && stage_ != Stage::kOnDevice) return;
+  if (stage_ == Stage::kOnDevice && event_->Ready()) return;
+  for (std::shared_ptr<void>& memory : held_) comm_->KeepUntilEnded(std::move(memory));
+}
+
+bool NcclWork::InputIsOrdered(const EventRef& input) const {
+  if (IsReady(input)) return true;
+  if (!device_->CanWaitFor(input)) return false;
+  stream_->WaitFor(input);
+  return true;
+}
+
+void NcclWork::End(const absl::Status& status) {
+  stage_ = Stage::kOver;
+  if (!cancelled_) Finish(status);
+  held_.clear();
+}
+
+void NcclWork::Cancel() {
+  cancelled_ = true;
+  if (stage_ == Stage::kWaiting) End(absl::OkStatus());
+}
+
+bool NcclWork::Advance() {
+  if (stage_ == Stage::kWaiting) {
+    const absl::Status cause = comm_->cause();
+    if (!cause.ok()) {
+      End(cause);  // nothing of it is on the device
+      return true;
+    }
+    if (!comm_->Settled()) return false;
+    const Turn turn = MyTurn();
+    if (turn == Turn::kWait) return false;
+    if (turn == Turn::kSkip) {
+      End(absl::OkStatus());
+      return true;
+    }
+    stage_ = Stage::kLaunched;
+    const absl::Status launched = Launch();
+    // Some of it may be on the stream.
+    if (!launched.ok()) comm_->Abort(launched);
+  }
+  if (stage_ == Stage::kLaunched) Settle();
+  return stage_ != Stage::kLaunched;
+}
+
+void NcclWork::Settle() {
+  if (!comm_->Settled()) return;
+  // Cancelled: the stream may be gone.
+  if (!comm_->cause().ok() || cancelled_) {
+    if (!comm_->cause().ok() && comm_->Ended()) End(comm_->cause());
+    return;
+  }
+  absl::Status status = Launched();
+  if (status.ok()) {
+    absl::StatusOr<EventRef> event = device_->Record(stream_->native());
+    if (event.ok()) {
+      event_ = *std::move(event);
+      stage_ = Stage::kOnDevice;
+      return;
+    }
+    status = event.status();
+  }
+  comm_->Abort(absl::Status(status.code(), absl::StrCat(comm_->options().label, ": ", std::string(status.message()))));
+}
+
+void NcclWork::CheckDevice() {
+  if (stage_ != Stage::kOnDevice) return;
+  if (event_->Ready() && MayFinish() && comm_->Health().ok()) {
+    End(device_->Health());  // on a broken device every event is ready
+    return;
+  }
+  const absl::Status cause = comm_->cause();
+  if (!cause.ok() && comm_->Ended()) End(cause);
+}
+
+bool NcclWork::Ready() const {
+  NcclWork* const self = const_cast<NcclWork*>(this);  // asking is what moves it on
+  if (stage_ == Stage::kOver) return true;
+  if (const std::shared_ptr<NcclQueue> queue = queue_.lock()) {
+    queue->Pump();
+  } else if (stage_ == Stage::kWaiting) {
+    self->End(absl::CancelledError(absl::StrCat(comm_->options().label, " was closed")));
+  } else if (stage_ == Stage::kLaunched) {
+    self->Settle();
+  }
+  self->CheckDevice();
+  return stage_ == Stage::kOver;
+}
+
+void NcclQueue::Post(const std::shared_ptr<NcclWork>& op) {
+  op->queue_ = weak_from_this();
+  lines_[op->stream_].push_back(op);
+  Pump();
+}
+
+void NcclQueue::Pump() {
+  if (pumping_) return;
+  pumping_ = true;
+  for (size_t i = 0; i < steps_.size();) {
+    if (steps_[i]()) {
+      steps_.erase(steps_.begin() + static_cast<int64_t>(i));
+    } else {
+      ++i;
+    }
+  }
+  for (auto it = lines_.begin(); it != lines_.end();) {
+    std::deque<std::shared_ptr<NcclWork>>& line = it->second;
+    while (!line.empty() && line.front()->Advance()) line.pop_front();
+    it = line.empty() ? lines_.erase(it) : std::next(it);
+  }
+  pumping_ = false;
+}
+
+}  // namespace weft
