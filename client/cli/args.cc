@@ -217,6 +217,11 @@ class Parser {
       auto [sub, o] = Add(&app_, "inspect", &inspect_, "per worker and lane: current op, what it waits for, since when", kInspectFooter);
       sub->add_option("GRAPH", inspect_.graph, "name of a compiled graph; default: all")->type_name("");
     }
+    {
+      auto [sub, o] = Add(&app_, "doctor", &doctor_, "look at this machine: what weft needs, what is missing, what to do about it", kDoctorFooter);
+      o->OneOf("--device", &doctor_.device, {"auto", "cpu", "cuda"}, "auto (default): GPUs too, if there are some; cuda: there must be one; cpu: no GPU");
+      sub->add_flag("--probe", doctor_.probe)->group("");  // for the processes that it starts
+    }
     Add(&app_, "version", &version_, "print the version", "");
   }
 
@@ -297,6 +302,7 @@ class Parser {
   PlanArgs plan_;
   TraceArgs trace_;
   BenchOverlapArgs bench_;
+  DoctorArgs doctor_;
   VersionArgs version_;
 
  public:

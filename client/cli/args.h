@@ -101,10 +101,15 @@ struct BenchOverlapArgs {
   std::string trace_file;
 };
 
+struct DoctorArgs {
+  std::string device = "auto";  // "auto": GPUs are looked at where there are some; "cpu", "cuda"
+  bool probe = false;           // this process is one that the command started to try a GPU
+};
+
 struct VersionArgs {};
 
 using CommandArgs = std::variant<UpArgs, DownArgs, RunArgs, CompileArgs, ExecuteNamedArgs, TeardownArgs, WorkersArgs, GraphsArgs,
-                                 InspectArgs, PlanArgs, TraceArgs, BenchOverlapArgs, VersionArgs>;
+                                 InspectArgs, PlanArgs, TraceArgs, BenchOverlapArgs, DoctorArgs, VersionArgs>;
 
 struct ParsedArgs {
   CommonArgs common;

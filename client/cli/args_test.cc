@@ -56,6 +56,18 @@ TEST_CASE("the join token's file is a common option; a misspelt command is named
   CHECK(Bad({}).find("subcommand is required") != std::string::npos);
 }
 
+TEST_CASE("doctor: what it looks at; what it starts itself with is not in its help") {
+  CHECK(Good<DoctorArgs>({"doctor"}).device == "auto");
+  CHECK_FALSE(Good<DoctorArgs>({"doctor"}).probe);
+  CHECK(Good<DoctorArgs>({"doctor", "--device", "cuda"}).device == "cuda");
+  CHECK(Good<DoctorArgs>({"doctor", "--probe"}).probe);
+  CHECK(Bad({"doctor", "--device", "tpu"}).find("auto|cpu|cuda") != std::string::npos);
+  const auto help = ParseArgs({"doctor", "--help"});
+  REQUIRE(help.ok());
+  CHECK(help->help->find("--device") != std::string::npos);
+  CHECK(help->help->find("--probe") == std::string::npos);
+}
+
 TEST_CASE("run: defaults, and the graph after a list option") {
   const RunArgs run = Good<RunArgs>({"run", "--input", "a=1", "g"});
   CHECK(run.graph_file == "g");

@@ -23,5 +23,6 @@ Outcome RunInspect(const CommonArgs& common, const InspectArgs& args);
 Outcome RunPlan(const CommonArgs& common, const PlanArgs& args);
 Outcome RunTrace(const CommonArgs& common, const TraceArgs& args);
 Outcome RunBenchOverlap(const CommonArgs& common, const BenchOverlapArgs& args);
+Outcome RunDoctor(const CommonArgs& common, const DoctorArgs& args);
 
 }  // namespace weft

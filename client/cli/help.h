@@ -29,6 +29,13 @@ Example:
 inline constexpr char kInspectFooter[] = R"(Example:
   weft inspect mlp)";
 
+inline constexpr char kDoctorFooter[] = R"(Needs no daemon. Ends with code 0 when nothing fails (warnings may be there), with 1 when something does; every warning and
+failure says what to do. GPUs are tried in processes of their own, for some seconds; each should be idle.
+
+Examples:
+  weft doctor
+  weft doctor --device cuda --json)";
+
 inline constexpr char kRunFooter[] = R"(Inputs are .npy files, or literals of the dtype that the graph declares: 3, [1, 2.5], [[1, 2], [3, nan]].
 
 Examples:

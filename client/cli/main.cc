@@ -44,6 +44,7 @@ Outcome Dispatch(const ParsedArgs& parsed) {
     Outcome operator()(const PlanArgs& a) const { return RunPlan(common, a); }
     Outcome operator()(const TraceArgs& a) const { return RunTrace(common, a); }
     Outcome operator()(const BenchOverlapArgs& a) const { return RunBenchOverlap(common, a); }
+    Outcome operator()(const DoctorArgs& a) const { return RunDoctor(common, a); }
     Outcome operator()(const VersionArgs&) const { return RunVersion(common); }
   };
   Outcome outcome = std::visit(Visitor{common}, parsed.command);

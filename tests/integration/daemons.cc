@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -22,12 +23,24 @@ namespace {
 
 constexpr Nanos kPatience = 20 * kNanosPerSecond;
 
+// Beside this program where it is installed; among the test's runfiles where it was built.
 std::string BinaryPath(const std::string& label) {
-  const char* srcdir = getenv("TEST_SRCDIR");
-  const std::filesystem::path root =
-      srcdir != nullptr ? std::filesystem::path(srcdir) / "weft"
-                        : std::filesystem::path(std::filesystem::read_symlink("/proc/self/exe").string() + ".runfiles") / "weft";
-  return (root / label).string();
+  const std::filesystem::path path(label), self = std::filesystem::read_symlink("/proc/self/exe");
+  if (const char* bin = getenv("WEFT_BIN_DIR"); bin != nullptr && *bin != '\0') return (bin / path.filename()).string();
+  if (const char* srcdir = getenv("TEST_SRCDIR"); srcdir != nullptr) return (srcdir / ("weft" / path)).string();
+  const std::filesystem::path beside = self.parent_path() / path.filename();
+  if (std::filesystem::exists(beside)) return beside.string();
+  return (self.string() + ".runfiles/weft/" + label);
+}
+
+// What worker i of a test is to run on.
+std::string DeviceOf(int i) {
+  const char* device = getenv("WEFT_TEST_DEVICE");
+  if (device == nullptr || *device == '\0') return "cpu";
+  if (std::string(device) != "cuda") return device;
+  const char* gpus = getenv("WEFT_TEST_GPUS");
+  const int n = gpus == nullptr ? 1 : std::max(1, atoi(gpus));
+  return "cuda:" + std::to_string(i % n);
 }
 
 std::string ReadFile(const std::string& path) {

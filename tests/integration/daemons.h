@@ -2,6 +2,9 @@
 
 // A driver and workers as real processes on loopback, for tests. Workers may claim different hosts, so that edges between them go through
 // Gloo and client edges through data streams. Ends and reaps everything; children also die with the test.
+//
+// The programs are those in $WEFT_BIN_DIR, else the test's runfiles, else those beside the test. Workers run on $WEFT_TEST_DEVICE (default cpu);
+// with "cuda" worker i runs on GPU i modulo $WEFT_TEST_GPUS (default 1).
 
 #include <sys/types.h>
 
