@@ -34,7 +34,8 @@ class KernelsApi {
  public:
   virtual ~KernelsApi() = default;
 
-  // Loads all device code and makes cuBLAS's handle and workspace for the calling thread's device, so that nothing is loaded later. Blocks.
+  // Loads all device code and makes cuBLAS's handle and workspace for the calling thread's device, so that nothing is loaded later but what cuBLAS
+  // keeps for shapes that it has not seen. Blocks. Again for the same device it does nothing; a process has one.
   // On failure *problem says what is missing, in words that stay valid.
   virtual int Load(const char** problem) = 0;
   // Gives `stream` a workspace of its own (about 32 MiB) for Matmul, Linear and Reduce, before the first of them and outside a capture; CloseStream

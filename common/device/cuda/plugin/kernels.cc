@@ -101,6 +101,7 @@ class RealKernels final : public KernelsApi {
   // One small product of each type: cuBLAS then has set up what it sets up once.
   cudaError_t WarmUp();
 
+  int device_ = -1;  // that Load was done for
   Workspaces workspaces_;
   Cublas cublas_;
   std::mutex calibrate_mu_;
@@ -127,6 +128,14 @@ int RealKernels::Load(const char** problem) {
     std::snprintf(problem_, sizeof(problem_), "the device does not answer");
     return e;
   }
+  if (device_ == device) {
+    *problem = nullptr;
+    return cudaSuccess;
+  }
+  if (device_ >= 0) {
+    std::snprintf(problem_, sizeof(problem_), "this process already computes on GPU %d; use one process for each", device_);
+    return cudaErrorInvalidDevice;
+  }
   if (e = LoadCode(); e != cudaSuccess) {
     std::snprintf(problem_, sizeof(problem_), "this build's device code does not load on compute capability %d.%d; it needs 8.0 or later and a driver as new as its CUDA",
                   major, minor);
@@ -143,6 +152,7 @@ int RealKernels::Load(const char** problem) {
     std::snprintf(problem_, sizeof(problem_), "a first small matrix product failed; does cuBLAS fit this GPU and driver?");
     return e;
   }
+  device_ = device;
   *problem = nullptr;
   return cudaSuccess;
 }

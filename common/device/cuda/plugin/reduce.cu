@@ -44,6 +44,24 @@ __device__ typename E::Storage Finish(DeviceReduce how, typename E::Sum sum, int
   }
 }
 
+// `sum` and then p[k * stride] for k = first, first + step, ... below `end`, in this order. Loads are taken out of the additions, which wait for each
+// other, so that eight are under way.
+template <typename E>
+__device__ typename E::Sum Accumulate(DeviceReduce how, typename E::Sum sum, const typename E::Storage* p, int64_t first, int64_t end, int64_t step,
+                                      int64_t stride) {
+  constexpr int kAtOnce = 8;
+  int64_t k = first;
+  for (; k + (kAtOnce - 1) * step < end; k += kAtOnce * step) {
+    typename E::Storage v[kAtOnce];
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) v[j] = p[(k + j * step) * stride];
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) sum = Combine(how, sum, Widen<E>(v[j]));
+  }
+  for (; k < end; k += step) sum = Combine(how, sum, Widen<E>(p[k * stride]));
+  return sum;
+}
+
 // One thread per output, in order.
 template <typename E>
 __global__ void __launch_bounds__(kThreads)
@@ -54,10 +72,7 @@ __global__ void __launch_bounds__(kThreads)
       continue;
     }
     const typename E::Storage* const p = x + (i / inner) * size * inner + i % inner;
-    typename E::Sum sum = Widen<E>(p[0]);
-#pragma unroll 8
-    for (int64_t k = 1; k < size; ++k) sum = Combine(how, sum, Widen<E>(p[k * inner]));
-    out[i] = Finish<E>(how, sum, size);
+    out[i] = Finish<E>(how, Accumulate<E>(how, Widen<E>(p[0]), p, 1, size, 1, inner), size);
   }
 }
 
@@ -113,16 +128,23 @@ __global__ void __launch_bounds__(Wide == 1 ? kReduceLanes : 256)
 #pragma unroll
       for (int j = 0; j < kOwn; ++j) sum[j] = Widen<E>(p[(begin + first + j * kStep) * inner]);
       int64_t k = begin + kReduceLanes + first;
-#pragma unroll(kOwn == 1 ? 8 : 1)
-      for (; k + (kOwn - 1) * kStep < end; k += kReduceLanes) {
+      if constexpr (kOwn == 1) {
+        sum[0] = Accumulate<E>(how, sum[0], p, k, end, kReduceLanes, 1);
+      } else {
+        for (; k + (kOwn - 1) * kStep < end; k += kReduceLanes) {
+          typename E::Storage v[kOwn];
 #pragma unroll
-        for (int j = 0; j < kOwn; ++j) sum[j] = Combine(how, sum[j], Widen<E>(p[(k + j * kStep) * inner]));
+          for (int j = 0; j < kOwn; ++j) v[j] = p[(k + j * kStep) * inner];
+#pragma unroll
+          for (int j = 0; j < kOwn; ++j) sum[j] = Combine(how, sum[j], Widen<E>(v[j]));
+        }
+#pragma unroll
+        for (int j = 0; j < kOwn; ++j) {
+          if (k + j * kStep < end) sum[j] = Combine(how, sum[j], Widen<E>(p[(k + j * kStep) * inner]));
+        }
       }
 #pragma unroll
-      for (int j = 0; j < kOwn; ++j) {
-        if (k + j * kStep < end) sum[j] = Combine(how, sum[j], Widen<E>(p[(k + j * kStep) * inner]));
-        lanes[first + j * kStep][column] = sum[j];
-      }
+      for (int j = 0; j < kOwn; ++j) lanes[first + j * kStep][column] = sum[j];
     }
     for (int half = kReduceLanes / 2; half > 0; half /= 2) {
       __syncthreads();

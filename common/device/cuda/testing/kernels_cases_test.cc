@@ -537,6 +537,7 @@ WEFT_REAL_GPU_CASE("kernels: those that only move memory do so at its speed") {
   };
   const double b = static_cast<double>(x.bytes());
   const void* const args[] = {x.data(), y.data()};
+  const Tensor status = gpu.NewStatus();
   const double copy = measure("copy", 2 * b, [&] { return gpu.api()->MemcpyAsync(y.data(), x.data(), x.bytes(), gpu.native()); });
   const auto fill = [&](DeviceFill how) {
     return [&, how] { return k.Fill(how, 1, 0, kNone, v1::F32, x.data(), n, gpu.native()); };
@@ -546,7 +547,7 @@ WEFT_REAL_GPU_CASE("kernels: those that only move memory do so at its speed") {
   CHECK(measure("scale", 2 * b, [&] { return k.Scale(v1::F32, x.data(), 2, y.data(), n, gpu.native()); }) > copy / 2);
   CHECK(measure("add", 3 * b, [&] { return k.Add(v1::F32, args, 2, y.data(), n, gpu.native()); }) > copy / 2);
   CHECK(measure("check finite", b, [&] {
-          return k.CheckFinite(v1::F32, x.data(), n, 1, kNone, reinterpret_cast<DeviceStatus*>(gpu.NewStatus().data()), gpu.native());
+          return k.CheckFinite(v1::F32, x.data(), n, 1, kNone, StatusIn(status), gpu.native());
         }) > copy / 4);
   CHECK(measure("reduce all", b, [&] { return k.Reduce(DeviceReduce::kSum, v1::F32, x.data(), 1, n, 1, one.data(), gpu.native()); }) > copy / 4);
   CHECK(measure("reduce rows of 1024", b, [&] {
