@@ -46,24 +46,18 @@ absl::Status CheckTrialPattern(int32_t edge, const void* bytes) {
 
 absl::StatusOr<std::shared_ptr<NcclLink>> NcclLink::Create(Options options) {
   const std::string label = options.comm->options().label;
-  const auto named = [&](const absl::Status& s) { return absl::Status(s.code(), absl::StrCat(label, ": ", std::string(s.message()))); };
   if (options.comm->size() != 2) return absl::InvalidArgumentError(absl::StrCat(label, ": ", options.comm->size(), " ranks; a link has two"));
-  std::shared_ptr<NcclLink> link(new NcclLink(std::move(options)));
-  absl::StatusOr<std::shared_ptr<void>> scratch = link->options_.device->Allocate(kTrialBytes + sizeof(DeviceStatus));
-  if (!scratch.ok()) return named(scratch.status());
-  link->scratch_ = *std::move(scratch);
-  absl::StatusOr<std::shared_ptr<void>> pattern = link->options_.device->AllocateHost(kTrialBytes);
-  if (!pattern.ok()) return named(pattern.status());
-  link->pattern_ = *std::move(pattern);
-  std::memset(link->pattern_.get(), 0, kTrialBytes);
-  return link;
+  return std::shared_ptr<NcclLink>(new NcclLink(std::move(options)));
 }
 
 NcclLink::~NcclLink() {
   Close(absl::CancelledError(absl::StrCat(comm()->options().label, " was closed")));
-  // A kernel of the trial may still be there.
-  comm()->KeepUntilEnded(std::move(scratch_));
-  comm()->KeepUntilEnded(std::move(pattern_));
+  comm()->KeepUntilEnded(options_.scratch);  // a kernel of the trial may still be there
+}
+
+bool NcclLink::InTrial() const {
+  const EventRef last = options_.scratch->last_trial.lock();
+  return last != nullptr && !last->Ready();
 }
 
 namespace {

@@ -8,6 +8,7 @@
 #include "common/channel/port.h"
 #include "common/channel/shm/edge_spec.h"
 #include "common/comm/nccl/nccl_comm.h"
+#include "common/comm/nccl/nccl_scratch.h"
 #include "common/comm/nccl/nccl_work.h"
 #include "common/device/cuda/cuda_device.h"
 
@@ -36,16 +37,17 @@ namespace weft {
 class NcclLink {
  public:
   static constexpr uint64_t kLateBytes = 64 << 10;
-  static constexpr size_t kTrialBytes = 1 << 10;
+  static constexpr size_t kTrialBytes = NcclScratch::kTrialBytes;
 
   struct Options {
     std::shared_ptr<NcclComm> comm;    // joined; of two ranks, serves no one else
-    std::shared_ptr<NcclQueue> queue;  // the graph's
+    std::shared_ptr<NcclQueue> queue;  // the graph's, as the next
+    std::shared_ptr<NcclScratch> scratch;
     CudaDevice* device = nullptr;      // outlives the link, its ports and events
     uint64_t plan_hash = 0;
   };
 
-  // Takes a few KiB of memory. ResourceExhausted names the link.
+  // InvalidArgument names the link: not two ranks.
   static absl::StatusOr<std::shared_ptr<NcclLink>> Create(Options options);
   ~NcclLink();
 
@@ -72,12 +74,9 @@ class NcclLink {
   const std::string& peer() const { return options_.comm->others(); }
 
   const Options options_;
-  // On the device: the trial's pattern, and behind it a place for a status word that nobody wants here.
-  std::shared_ptr<void> scratch_;
-  std::shared_ptr<void> pattern_;  // page-locked: the pattern as sent or as it came
-  uint64_t transfers_ = 0;         // posted
+  bool InTrial() const;
+  uint64_t transfers_ = 0;  // posted
   uint64_t launched_ = 0;
-  std::weak_ptr<NcclWork> trial_;  // the last one
 };
 
 }  // namespace weft

@@ -546,17 +546,18 @@ TEST_CASE("nccl link: ports go with transfers under way: nothing is written any 
   }
 }
 
-TEST_CASE("nccl link: without memory there is no link; ends and edges that cannot be") {
-  TestGpu a, b;
-  const auto comms = JoinAll({&a, &b});
+TEST_CASE("nccl link: ends and edges that cannot be; no memory") {
+  TestGpu a, b, c;
+  for (const char* method : {"Malloc", "HostAlloc"}) {
+    a.fake.cuda.FailCall(method, 1, kCudaOutOfMemory);
+    CHECK(NcclScratch::Create(a.device.get()).status().code() == absl::StatusCode::kResourceExhausted);
+  }
   const auto queue = std::make_shared<NcclQueue>();
-  a.fake.cuda.FailCall("Malloc", 1, kCudaOutOfMemory);
-  absl::Status s = NcclLink::Create({comms[0], queue, a.device.get(), 7}).status();
-  CHECK(s.code() == absl::StatusCode::kResourceExhausted);
-  CHECK(std::string(s.message()).find("link w0 -> w1: ") == 0);
-  a.fake.cuda.FailCall("HostAlloc", 1, kCudaOutOfMemory);
-  CHECK(NcclLink::Create({comms[0], queue, a.device.get(), 7}).status().code() == absl::StatusCode::kResourceExhausted);
-  const auto link = *NcclLink::Create({comms[1], queue, b.device.get(), 7});
+  const auto scratch = *NcclScratch::Create(b.device.get());
+  const auto three = JoinAll({&a, &b, &c}, "collective grads");
+  CHECK(NcclLink::Create({three[1], queue, scratch, b.device.get(), 7}).status().code() == absl::StatusCode::kInvalidArgument);
+  const auto comms = JoinAll({&a, &b});
+  const auto link = *NcclLink::Create({comms[1], queue, scratch, b.device.get(), 7});
   const auto ports = [](const ShmEdgeSpec& e) { return FakeLink::Make(NcclHeaderSpec(e), {}); };
   const ShmEdgeSpec good = NcclEdge(1, "[4]");
   CHECK(NcclLink::NewSendPort(link, good, ports(good).first).status().code() == absl::StatusCode::kInvalidArgument);  // it is the other end

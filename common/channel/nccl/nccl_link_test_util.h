@@ -49,7 +49,7 @@ inline Value Poison(int64_t k) {
 struct LinkEnd {
   LinkEnd(TestGpu* g, std::shared_ptr<NcclComm> c, std::shared_ptr<NcclQueue> q, uint64_t plan_hash)
       : gpu(g), comm(std::move(c)), queue(std::move(q)), stream(*gpu->device->NewStream(v1::LANE_SEND)) {
-    link = *NcclLink::Create({comm, queue, gpu->device.get(), plan_hash});
+    link = *NcclLink::Create({comm, queue, *NcclScratch::Create(gpu->device.get()), gpu->device.get(), plan_hash});
   }
   TestGpu* gpu;
   std::shared_ptr<NcclComm> comm;

@@ -29,11 +29,11 @@ class NcclRecvPort::Receiving : public NcclTransfer {
   absl::Status Launch() override {
     return CallNccl(trial_ ? "the trial" : "receiving", [this](NcclApi* api, NcclCommHandle comm) {
       void* const s = stream()->native();
-      if (trial_) return api->Recv(scratch(), NcclLink::kTrialBytes, kNcclUint8, 0, comm, s);
+      if (trial_) return api->Recv(scratch().trial(), NcclLink::kTrialBytes, kNcclUint8, 0, comm, s);
       return Transfer(api, [&](Calls* calls) {
         if (bytes_ > 0) calls->Note(api->Recv(buffer_.data(), bytes_, kNcclUint8, 0, comm, s));
         // A word that nobody asked for comes all the same.
-        void* const word = status_ != nullptr ? static_cast<void*>(status_) : scratch() + NcclLink::kTrialBytes;
+        DeviceStatus* const word = status_ != nullptr ? status_ : scratch().unwanted();
         if (has_status_) calls->Note(api->Recv(word, sizeof(DeviceStatus), kNcclUint8, 0, comm, s));
       });
     });
@@ -41,13 +41,13 @@ class NcclRecvPort::Receiving : public NcclTransfer {
 
   absl::Status Launched() override {
     if (!trial_) return absl::OkStatus();
-    return Named(device()->Check(device()->api()->MemcpyAsync(pattern(), scratch(), NcclLink::kTrialBytes, stream()->native()),
+    return Named(device()->Check(device()->api()->MemcpyAsync(scratch().pattern(), scratch().trial(), NcclLink::kTrialBytes, stream()->native()),
                                  "copying from the GPU"));
   }
 
   void Finish(const absl::Status& status) override {
     absl::Status s = status;
-    if (s.ok() && trial_) s = CheckTrialPattern(edge().edge, pattern());
+    if (s.ok() && trial_) s = CheckTrialPattern(edge().edge, scratch().pattern());
     if (s.ok()) return;  // filled at issue
     out_->tensor = Tensor();
     out_->error = EdgeError(edge(), execution(), s);
@@ -134,8 +134,8 @@ absl::StatusOr<EventRef> NcclRecvPort::Recv(int64_t execution, const Tensor& buf
     return fail(absl::InternalError(absl::StrCat(link_->peer(), " sends it as transfer ", a->transfer, " of the link, here transfer ",
                                                  link_->transfers_, " is next: the plan puts edges of one pair of workers on several lanes")));
   }
-  if (trial && !link_->trial_.expired() && !link_->trial_.lock()->over()) {
-    return fail(absl::FailedPreconditionError("another trial of the link is under way"));
+  if (trial && link_->InTrial()) {
+    return fail(absl::FailedPreconditionError("another trial is under way"));
   }
   CudaDevice* const device = link_->options_.device;
   if (clear) {
@@ -149,7 +149,7 @@ absl::StatusOr<EventRef> NcclRecvPort::Recv(int64_t execution, const Tensor& buf
     return cleared;
   }
   auto receiving = std::make_shared<Receiving>(link_, edge_, execution, stream, *a, buffer, out);
-  if (trial) link_->trial_ = receiving;
+  if (trial) link_->options_.scratch->last_trial = receiving;
   while (!outstanding_.empty() && (outstanding_.front().expired() || outstanding_.front().lock()->over())) outstanding_.pop_front();
   outstanding_.push_back(receiving);
   link_->options_.queue->Post(receiving);

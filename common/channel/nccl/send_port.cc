@@ -101,11 +101,11 @@ class NcclSendPort::Sending : public NcclTransfer {
   }
 
   absl::Status LaunchTrial() {
-    FillTrialPattern(edge().edge, pattern());
+    FillTrialPattern(edge().edge, scratch().pattern());
     void* const s = stream()->native();
-    WEFT_RETURN_IF_ERROR(Named(device()->Check(device()->api()->MemcpyAsync(scratch(), pattern(), NcclLink::kTrialBytes, s), "copying to the GPU")));
+    WEFT_RETURN_IF_ERROR(Named(device()->Check(device()->api()->MemcpyAsync(scratch().trial(), scratch().pattern(), NcclLink::kTrialBytes, s), "copying to the GPU")));
     return CallNccl("the trial", [&](NcclApi* api, NcclCommHandle comm) {
-      return api->Send(scratch(), NcclLink::kTrialBytes, kNcclUint8, 1, comm, s);
+      return api->Send(scratch().trial(), NcclLink::kTrialBytes, kNcclUint8, 1, comm, s);
     });
   }
 
@@ -149,8 +149,8 @@ absl::StatusOr<EventRef> NcclSendPort::Send(int64_t execution, const Value& valu
   const bool trial = execution == kTrialExecution && value.error != nullptr;
   const bool moves = value.error != nullptr ? trial : value.tensor.bytes() > 0 || value.status != nullptr;
   if (moves && stream == nullptr) return absl::InvalidArgumentError(absl::StrCat(EdgeLabel(edge_), ": a send over NCCL needs a stream"));
-  if (trial && !link_->trial_.expired() && !link_->trial_.lock()->over()) {
-    return absl::FailedPreconditionError(absl::StrCat(EdgeLabel(edge_), ": another trial of the link is under way"));
+  if (trial && link_->InTrial()) {
+    return absl::FailedPreconditionError(absl::StrCat(EdgeLabel(edge_), ": another trial is under way"));
   }
 
   EventRef value_ready, ahead;
@@ -166,7 +166,7 @@ absl::StatusOr<EventRef> NcclSendPort::Send(int64_t execution, const Value& valu
     a.transfer = link_->transfers_;
     if (!trial && value.status != nullptr) a.flags |= NcclAnnouncement::kHasStatus;
     sending = std::make_shared<Sending>(link_, edge_, execution, stream, value, announcing);
-    if (trial) link_->trial_ = sending;
+    if (trial) link_->options_.scratch->last_trial = sending;
   }
   announcing_ = announcing;
   if (!announcing->Try()) link_->options_.queue->Later([announcing] { return announcing->Try(); });

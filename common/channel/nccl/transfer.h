@@ -56,8 +56,7 @@ class NcclTransfer : public NcclWork {
   }
 
   NcclLink* link() const { return link_.get(); }
-  char* scratch() const { return static_cast<char*>(link_->scratch_.get()); }
-  void* pattern() const { return link_->pattern_.get(); }
+  NcclScratch& scratch() const { return *link_->options_.scratch; }
   const ShmEdgeSpec& edge() const { return edge_; }
 
  public:

@@ -23,12 +23,12 @@ struct NcclCommunicator::Exchange {
 
 class NcclCommunicator::Collective : public NcclWork {
  public:
-  Collective(const Options& options, std::shared_ptr<void> words, const CollectiveCall& call, const Value& in, const Tensor& buffer, Value* out,
+  Collective(const Options& options, const CollectiveCall& call, const Value& in, const Tensor& buffer, Value* out,
              Stream* stream, std::shared_ptr<Exchange> exchange)
       : NcclWork(options.comm, options.device, stream),
         group_(options.group),
         rank_(options.comm->rank()),
-        words_(static_cast<DeviceStatus*>(words.get())),
+        scratch_(options.scratch),
         call_(call),
         in_(in),
         buffer_(buffer),
@@ -37,7 +37,7 @@ class NcclCommunicator::Collective : public NcclWork {
         exchange_(std::move(exchange)) {
     Hold(in_.tensor.owner());
     Hold(buffer_.owner());
-    Hold(std::move(words));
+    Hold(scratch_);
   }
 
  private:
@@ -84,7 +84,7 @@ class NcclCommunicator::Collective : public NcclWork {
       return done.ok() ? done : absl::Status(done.code(), absl::StrCat("collective ", group_.name, ": ", std::string(done.message())));
     };
     if (clears_) WEFT_RETURN_IF_ERROR(clear(status_));
-    if (with_status_ && in_.status == nullptr) WEFT_RETURN_IF_ERROR(clear(&words_[0]));
+    if (with_status_ && in_.status == nullptr) WEFT_RETURN_IF_ERROR(clear(scratch_->missing()));
     if (!moves_) return absl::OkStatus();
     return comm()->Call(absl::StrCat(v1::CollectiveOp_Name(call_.op), " of execution ", call_.execution),
                         [this](NcclApi* api, NcclCommHandle comm) { return Put(api, comm); });
@@ -110,8 +110,8 @@ class NcclCommunicator::Collective : public NcclWork {
       }
     }
     if (with_status_) {
-      const DeviceStatus* const mine = in_.status != nullptr ? in_.status : &words_[0];
-      DeviceStatus* const all = status_ != nullptr ? status_ : &words_[1];
+      const DeviceStatus* const mine = in_.status != nullptr ? in_.status : scratch_->missing();
+      DeviceStatus* const all = status_ != nullptr ? status_ : scratch_->unwanted();
       note(api->AllReduce(&mine->word, &all->word, 1, kNcclUint64, kNcclMax, comm, s));
     }
     note(api->GroupEnd());  // also after a failure, which the group then returns
@@ -130,7 +130,7 @@ class NcclCommunicator::Collective : public NcclWork {
 
   const GroupInfo group_;
   const int rank_;
-  DeviceStatus* const words_;
+  const std::shared_ptr<NcclScratch> scratch_;
   const CollectiveCall call_;
   Value in_;
   const Tensor buffer_;
@@ -155,9 +155,6 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Create(Optio
     return absl::InvalidArgumentError(absl::StrCat("collective ", name, ": its mesh, communicator and group are of different ranks"));
   }
   std::unique_ptr<NcclCommunicator> made(new NcclCommunicator(std::move(options)));
-  absl::StatusOr<std::shared_ptr<void>> words = made->options_.device->Allocate(2 * sizeof(DeviceStatus));
-  if (!words.ok()) return absl::Status(words.status().code(), absl::StrCat("collective ", name, ": ", std::string(words.status().message())));
-  made->words_ = *std::move(words);
   NcclCommunicator* const self = made.get();
   made->thread_ = std::thread([self] { self->Work(); });
   return made;
@@ -176,7 +173,6 @@ NcclCommunicator::~NcclCommunicator() {
     wake_.NotifyAll();
   }
   if (thread_.joinable()) thread_.join();
-  options_.comm->KeepUntilEnded(std::move(words_));
 }
 
 void NcclCommunicator::Abort(const absl::Status& cause) {
@@ -223,7 +219,7 @@ absl::StatusOr<EventRef> NcclCommunicator::Run(const CollectiveCall& call, const
   exchange->headers.resize(size());
   exchange->headers[rank()] = MakeCollectiveHeader(options_.group, rank(), call, sequence_++, in, buffer);
   if (in.error == nullptr && in.status != nullptr) exchange->headers[rank()].flags |= kHasStatus;
-  auto collective = std::make_shared<Collective>(options_, words_, call, in, buffer, out, stream, exchange);
+  auto collective = std::make_shared<Collective>(options_, call, in, buffer, out, stream, exchange);
   while (!outstanding_.empty() && (outstanding_.front().expired() || outstanding_.front().lock()->over())) outstanding_.pop_front();
   outstanding_.push_back(collective);
   {

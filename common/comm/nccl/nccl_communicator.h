@@ -10,6 +10,7 @@
 #include "common/comm/communicator.h"
 #include "common/comm/gloo/gloo_mesh.h"
 #include "common/comm/nccl/nccl_comm.h"
+#include "common/comm/nccl/nccl_scratch.h"
 #include "common/comm/nccl/nccl_work.h"
 #include "common/device/cuda/cuda_device.h"
 
@@ -30,12 +31,13 @@ class NcclCommunicator : public Communicator {
     std::shared_ptr<NcclComm> comm;    // joined; serves no one else
     std::shared_ptr<GlooMesh> mesh;    // connected, of the same ranks; serves no one else
     std::shared_ptr<NcclQueue> queue;  // the graph's: collectives of one stream are launched in the order of Run on all communicators
+    std::shared_ptr<NcclScratch> scratch;  // the graph's
     GroupInfo group;                   // the same workers
     CudaDevice* device = nullptr;      // outlives it and its events
     Doorbell* doorbell = nullptr;      // rung when headers have been exchanged; may be nullptr; outlives it
   };
 
-  // ResourceExhausted names the collective: no memory for status words.
+  // InvalidArgument names the collective: ranks that do not fit together.
   static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Create(Options options);
   // Aborts; waits for the exchange of headers to end, not for NCCL (NcclComm's destructor does).
   ~NcclCommunicator() override;
@@ -56,8 +58,6 @@ class NcclCommunicator : public Communicator {
   void Work();
 
   const Options options_;
-  // On the device: a word of zeros, and a place for a word that nobody wants.
-  std::shared_ptr<void> words_;
   uint64_t sequence_ = 0;
   std::deque<std::weak_ptr<Collective>> outstanding_;
 
