@@ -129,6 +129,11 @@ bool UsesStatusWords(const Plan& plan) {
   return std::any_of(plan.nodes.begin(), plan.nodes.end(), [](const PlanNode& n) { return !n.device_error.empty(); });
 }
 
+bool IsCaptured(const Plan& plan, int32_t worker) {
+  return plan.options.launch() == v1::GRAPH && worker >= 0 && worker < static_cast<int32_t>(plan.workers.size()) &&
+         plan.workers[worker].device == "cuda";
+}
+
 bool ReadCopies(const Plan& plan, const PlanEdge& edge) {
   return edge.dst_worker >= 0 && edge.dst_worker < static_cast<int32_t>(plan.workers.size()) &&
          plan.workers[edge.dst_worker].device == "cuda";

@@ -159,6 +159,9 @@ const PlanActor* FindActor(const Plan& plan, int32_t id);
 // Whether values in device memory carry a status word (kernels_api.h) behind their payload: some node's failure is known to its device alone.
 bool UsesStatusWords(const Plan& plan);
 
+// Whether this worker's iterations are captured into CUDA graphs (options.launch GRAPH).
+bool IsCaptured(const Plan& plan, int32_t worker);
+
 // Whether a READ of this edge copies the value into a buffer of its own (on a GPU) instead of pointing into the channel's memory. Such a READ
 // gives its slot of the edge back once the copy is done, and its buffers are guarded by BUFFER waits as those of RECV.
 bool ReadCopies(const Plan& plan, const PlanEdge& edge);

@@ -75,6 +75,8 @@ void CheckOptions(Validation* v) {
   if (!v1::Order_IsValid(in.order())) v->Error("options.order is unknown; one of PROGRAM, COST");
   if (in.order() == v1::ORDER_UNSPECIFIED) out.set_order(v1::PROGRAM);
 
+  if (!v1::Launch_IsValid(in.launch())) v->Error("options.launch is unknown; one of STREAM, GRAPH");
+
   out.set_send_lanes(Count(v, "send_lanes", in.send_lanes(), 1, kMaxLanes));
   out.set_recv_lanes(Count(v, "recv_lanes", in.recv_lanes(), 1, kMaxLanes));
   out.set_collective_lanes(Count(v, "collective_lanes", in.collective_lanes(), 1, kMaxLanes));

@@ -222,7 +222,7 @@ TEST_CASE("plans carry their hash, and equal graphs give equal plans") {
     passes.push_back(name);
     CHECK(s >= 0);
   }
-  CHECK(passes == std::vector<std::string>{"validate", "place", "transport", "lower", "order", "emit", "overlap", "memory", "hash", "verify"});
+  CHECK(passes == std::vector<std::string>{"validate", "place", "transport", "lower", "order", "emit", "overlap", "memory", "launch", "hash", "verify"});
   b.options().set_prefetch_depth(2);
   CHECK(b.CompileOk().hash != plan->hash);
 }

@@ -43,6 +43,8 @@ int32_t LanesOf(const v1::Options& o, LaneKind kind) {
       return std::max(o.recv_lanes(), 1);
     case v1::LANE_COLLECTIVE:
       return std::max(o.collective_lanes(), 1);
+    case v1::LANE_COPY:
+      return 2;  // into the GPU and out of it
     default:
       return 1;
   }
