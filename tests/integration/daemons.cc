@@ -15,6 +15,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include "common/base/clock.h"
 
@@ -41,6 +42,12 @@ std::string DeviceOf(int i) {
   const char* gpus = getenv("WEFT_TEST_GPUS");
   const int n = gpus == nullptr ? 1 : std::max(1, atoi(gpus));
   return "cuda:" + std::to_string(i % n);
+}
+
+// Whether there is a GPU for each worker.
+bool OwnGpus(size_t workers) {
+  const char* gpus = getenv("WEFT_TEST_GPUS");
+  return gpus != nullptr && atoi(gpus) >= static_cast<int>(workers);
 }
 
 std::string ReadFile(const std::string& path) {
@@ -71,7 +78,8 @@ void Pause() { std::this_thread::sleep_for(std::chrono::milliseconds(10)); }
 
 }  // namespace
 
-Daemons::Daemons(const std::vector<std::string>& hosts, const std::string& driver_host) : hosts_(hosts), driver_host_(driver_host) {
+Daemons::Daemons(const std::vector<std::string>& hosts, const std::string& driver_host, std::vector<std::string> devices)
+    : hosts_(hosts), driver_host_(driver_host), devices_(std::move(devices)) {
   char dir[] = "/tmp/weft-test-XXXXXX";
   if (mkdtemp(dir) == nullptr) throw std::runtime_error("no temporary directory");
   dir_ = dir;
@@ -142,18 +150,18 @@ void Daemons::StartDriver() {
   std::istringstream(ReadFile(file)) >> address_;
 }
 
-std::string Daemons::Device() {
-  const char* const device = getenv("WEFT_TEST_DEVICE");
-  return device == nullptr ? "cpu" : device;
-}
-
 void Daemons::StartWorker(int i) {
   const std::string name = "w" + std::to_string(i);
-  std::vector<std::string> args = {"--driver", address_, "--name", name, "--host-id", hosts_[i]};
-  // The processes outnumber the cores, and a fake GPU is one of them.
-  if (Device() == "fake-cuda") args.insert(args.end(), {"--device", "cuda", "--share-gpu", "--spin", "0us"});
-  if (Device().rfind("cuda", 0) == 0) args.insert(args.end(), {"--device", Device(), "--share-gpu"});
-  workers_[i] = Spawn(BinaryPath(Device() == "fake-cuda" ? "tests/fake_gpu/weft-worker-fake-gpu" : "worker/weft-worker"), args, name);
+  std::istringstream words(i < static_cast<int>(devices_.size()) ? devices_[i] : DeviceOf(i));
+  std::string device;
+  words >> device;
+  const bool fake = device == "fake-cuda";
+  std::vector<std::string> args = {"--driver", address_, "--name", name, "--host-id", hosts_[i], "--device", fake ? "cuda" : device};
+  // Where the CPU plays the GPU, threads outnumber the cores.
+  if (fake) args.insert(args.end(), {"--spin", "0us"});
+  if (device != "cpu" && !OwnGpus(hosts_.size())) args.push_back("--share-gpu");
+  for (std::string more; words >> more;) args.push_back(more);
+  workers_[i] = Spawn(BinaryPath(fake ? "tests/fake_gpu/weft-worker-fake-gpu" : "worker/weft-worker"), args, name);
 }
 
 void Daemons::SignalWorker(int i, int signal) const {

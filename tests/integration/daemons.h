@@ -4,7 +4,7 @@
 // Gloo and client edges through data streams. Ends and reaps everything; children also die with the test.
 //
 // The programs are those in $WEFT_BIN_DIR, else the test's runfiles, else those beside the test. Workers run on $WEFT_TEST_DEVICE (default cpu);
-// with "cuda" worker i runs on GPU i modulo $WEFT_TEST_GPUS (default 1).
+// with "cuda" worker i runs on GPU i modulo $WEFT_TEST_GPUS (default 1), with "fake-cuda" on a GPU that the CPU plays.
 
 #include <sys/types.h>
 
@@ -20,15 +20,12 @@ class Daemons {
  public:
   // One worker per host id, named w0, w1, ...; the driver is on `driver_host`. Returns when all have registered; throws with words when
   // that takes more than 20 s.
-  explicit Daemons(const std::vector<std::string>& hosts, const std::string& driver_host = "h0");
+  // `devices`: what worker i runs on, beyond its end as said above; further words are arguments of the worker ("cpu --spin 1ms").
+  explicit Daemons(const std::vector<std::string>& hosts, const std::string& driver_host = "h0", std::vector<std::string> devices = {});
   // Kills and reaps every process it started.
   ~Daemons();
   Daemons(const Daemons&) = delete;
   Daemons& operator=(const Daemons&) = delete;
-
-  // What workers run on: $WEFT_TEST_DEVICE, "cpu" (the default), "cuda" or "cuda:1" (all workers share that GPU), "fake-cuda" (a GPU
-  // that the CPU plays).
-  static std::string Device();
 
   const std::string& address() const { return address_; }
   std::unique_ptr<Client> Dial() const;
@@ -64,6 +61,7 @@ class Daemons {
 
   const std::vector<std::string> hosts_;
   const std::string driver_host_;
+  const std::vector<std::string> devices_;
   std::string dir_;
   std::string address_ = "127.0.0.1:0";
   pid_t driver_ = -1;

@@ -6,6 +6,7 @@
 int RunCatch(int argc, char** argv);  // third_party/catch_main.cc
 
 // Mains of other programs, under these names in this build only.
+int GpuBenchMain(int argc, char** argv);
 int ShmBenchMain(int argc, char** argv);
 
 namespace {
@@ -18,6 +19,7 @@ struct Program {
 // deploy/package makes a link for each.
 const Program kPrograms[] = {
     {"shm-bench", ShmBenchMain},
+    {"weft-gpu-bench", GpuBenchMain},
 };
 
 }  // namespace

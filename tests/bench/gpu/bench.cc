@@ -1,0 +1,95 @@
+#include "tests/bench/gpu/bench.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <stdexcept>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/device/cuda/library.h"
+
+namespace weft::bench {
+
+std::string GpuDevice() {
+  const char* const d = getenv("WEFT_BENCH_DEVICE");
+  return d == nullptr ? "cuda" : d;
+}
+
+std::string GpuOf(int i) {
+  if (GpuDevice() != "cuda") return GpuDevice();
+  const char* const gpus = getenv("WEFT_TEST_GPUS");
+  return absl::StrCat("cuda:", i % (gpus == nullptr ? 1 : std::max(1, atoi(gpus))));
+}
+
+Steady Run(Client* client, const v1::Graph& graph, int warm, int executions) {
+  const auto check = [&](const absl::Status& s) {
+    if (!s.ok()) throw std::runtime_error(absl::StrCat(graph.name(), ": ", std::string(s.message())));
+  };
+  Client::CompileOptions compile;
+  compile.trace = false;
+  check(client->Compile(graph, compile).status());
+  SessionOptions options;
+  options.graph = graph.name();
+  options.deadline_s = 120;
+  auto session = client->OpenSession(options);
+  check(session.status());
+  const int depth = (*session)->max_in_flight();
+  std::deque<ClientSession::Handle> flying;
+  Steady out;
+  int64_t first = 0, begin = 0, end = 0;
+  int submitted = 0, taken = 0;
+  const int total = warm + executions;
+  while (taken < total) {
+    while (submitted < total && static_cast<int>(flying.size()) < depth) {
+      auto h = (*session)->Submit({});
+      check(h.status());
+      flying.push_back(*h);
+      ++submitted;
+    }
+    auto r = (*session)->Wait(flying.front(), 120);
+    check(r.status());
+    flying.pop_front();
+    if (!r->ok()) throw std::runtime_error(absl::StrCat(graph.name(), ": execution ", r->execution, " failed: ", r->errors.begin()->second.message()));
+    ++taken;
+    if (taken == 1) first = r->admitted_ns;
+    if (taken == warm) begin = r->done_ns;
+    if (taken == executions) out.first_s = static_cast<double>(r->done_ns - first) * 1e-9;
+    end = r->done_ns;
+    if (taken > warm) out.results.push_back(*std::move(r));
+  }
+  if (warm == 0) begin = first;
+  out.period_s = static_cast<double>(end - begin) * 1e-9 / executions;
+  check((*session)->Close(60));
+  session->reset();
+  check(client->Teardown(graph.name()));
+  return out;
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values.empty() ? 0 : values[values.size() / 2];
+}
+
+void Row(const std::string& what, const std::string& result, const std::string& mark, int ok) {
+  std::printf("RESULT %s | %s | %s | %s\n", what.c_str(), result.c_str(), mark.c_str(), ok < 0 ? "-" : ok > 0 ? "ok" : "no");
+  std::fflush(stdout);
+}
+
+std::string Ms(double seconds) { return absl::StrFormat("%.3f ms", seconds * 1e3); }
+std::string Ratio(double r) { return absl::StrFormat("%.3f", r); }
+
+CudaDevice* BareDevice() {
+  static CudaDevice* const device = [] {
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+    auto plugin = LoadCudaPlugin("");
+    if (!plugin.ok()) throw std::runtime_error(std::string(plugin.status().message()));
+    auto made = CudaDevice::Create(**plugin, Clock::Real(), 0);
+    if (!made.ok()) throw std::runtime_error(std::string(made.status().message()));
+    return made->release();
+  }();
+  return device;
+}
+
+}  // namespace weft::bench

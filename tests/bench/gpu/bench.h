@@ -1,0 +1,47 @@
+#pragma once
+
+// What the GPU benchmarks share: a cluster of daemons, steady periods of graphs, medians, and rows of run-gpu-suite's table.
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "client/cpp/client.h"
+#include "common/base/clock.h"
+#include "common/device/cuda/cuda_device.h"
+#include "tests/integration/daemons.h"
+
+namespace weft::bench {
+
+// "cuda", or $WEFT_BENCH_DEVICE ("fake-cuda" to try the programs where there is no GPU: their figures mean nothing then).
+std::string GpuDevice();
+// Device of worker i of a cluster on GPUs.
+std::string GpuOf(int i);
+
+struct Steady {
+  double period_s = 0;     // seconds an execution, after warm-up
+  double first_s = 0;      // of the first `executions`, warm-up included
+  std::vector<ExecutionResult> results;  // of the measured ones
+};
+
+// Compiles the graph, runs `warm` + `executions` executions with as many in flight as it allows, tears it down. Throws std::runtime_error with
+// the driver's words.
+Steady Run(Client* client, const v1::Graph& graph, int warm, int executions);
+
+double Median(std::vector<double> values);
+
+// "RESULT what | result | mark | ok": a row of the table. `ok` < 0: no mark.
+void Row(const std::string& what, const std::string& result, const std::string& mark, int ok);
+std::string Ms(double seconds);
+std::string Ratio(double r);
+
+// The GPU of this process, for bare measurements; throws without one.
+CudaDevice* BareDevice();
+
+// One program for all: weft-gpu-bench NAME.
+int Overlap(int argc, char** argv);
+int Copies(int argc, char** argv);
+int Latency(int argc, char** argv);
+int Beside(int argc, char** argv);
+
+}  // namespace weft::bench

@@ -1,0 +1,179 @@
+// Three senders and one receiver that squares what it gets: with overlap off, on, and on with 4 executions in flight, against the larger of
+// transfer and compute measured alone.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <stdexcept>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "tests/bench/gpu/bench.h"
+
+namespace weft::bench {
+namespace {
+
+constexpr int kSenders = 3;
+
+struct Case {
+  v1::Transport transport = v1::IPC;
+  int64_t rows = 10000;     // of the value, F16[rows, rows]
+  int squares = 1;          // of each value, one after the other
+  bool transfer = true;     // false: the values are the receiver's own
+  bool compute = true;      // false: values are only looked at
+  v1::Overlap overlap = v1::ON;
+  int in_flight = 1;
+};
+
+v1::Graph Make(const std::string& name, const Case& c) {
+  v1::Graph g;
+  g.set_name(name);
+  const std::string receiver = absl::StrCat("w", kSenders);
+  const auto actor = [&](const std::string& actor_name, const std::string& cls, const std::string& worker) {
+    v1::Actor* a = g.add_actor();
+    a->set_name(actor_name);
+    a->set_class_(cls);
+    a->set_worker(worker);
+    return a;
+  };
+  actor("receiver", "std.Gemm", receiver);
+  for (int i = 0; i < kSenders; ++i) {
+    v1::Actor* s = actor(absl::StrCat("sender", i), "std.Source", c.transfer ? absl::StrCat("w", i) : receiver);
+    s->mutable_config()->set_dtype(v1::F16);
+    s->mutable_config()->set_shape(absl::StrCat("[", c.rows, ", ", c.rows, "]"));
+    s->mutable_config()->set_fill(absl::StrCat(i + 1));
+    v1::Node* make = g.add_node();
+    make->set_name(absl::StrCat("make", i));
+    make->set_actor(absl::StrCat("sender", i));
+    make->set_method("make");
+    std::string last = make->name();
+    for (int k = 0; c.compute && k < c.squares; ++k) {
+      v1::Node* square = g.add_node();
+      square->set_name(absl::StrCat("square", i, "_", k));
+      square->set_actor("receiver");
+      square->set_method("square");
+      square->add_arg()->set_node(last);
+      last = square->name();
+    }
+    v1::Node* peek = g.add_node();
+    peek->set_name(absl::StrCat("peek", i));
+    peek->set_actor("receiver");
+    peek->set_method("peek");
+    peek->add_arg()->set_node(last);
+    if (c.transfer) {
+      v1::Edge* e = g.add_edge();
+      e->set_from(make->name());
+      e->set_to(c.compute ? absl::StrCat("square", i, "_0") : peek->name());
+      e->set_transport(c.transport);
+    }
+    v1::Output* out = g.add_output();
+    out->set_name(absl::StrCat("first", i));
+    out->set_node(peek->name());
+  }
+  g.mutable_options()->set_overlap(c.overlap);
+  g.mutable_options()->set_prefetch_depth(1);
+  g.mutable_options()->set_max_in_flight(c.in_flight);
+  return g;
+}
+
+double Half(const Tensor& t) { return ElementAsDouble(t, 0); }
+
+// All elements of a value are equal, and so are those of its products, rounded to F16 (or infinite).
+void CheckResults(const Steady& s, const Case& c) {
+  for (const ExecutionResult& r : s.results) {
+    for (int i = 0; i < kSenders; ++i) {
+      double want = i + 1;
+      for (int k = 0; c.compute && k < c.squares; ++k) want = static_cast<double>(c.rows) * want * want;
+      const double got = Half(r.outputs.at(absl::StrCat("first", i)));
+      if (want < 65000 ? std::fabs(got - want) > want / 1000 : !std::isinf(got)) {
+        throw std::runtime_error(absl::StrCat("execution ", r.execution, ": sender ", i, " should give ", want, ", gave ", got));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+int Overlap(int argc, char** argv) {
+  Case base;
+  bool cpu_senders = false, balanced = false, mps = getenv("CUDA_MPS_PIPE_DIRECTORY") != nullptr;
+  int executions = 50;
+  for (int i = 1; i < argc; ++i) {
+    const std::string a = argv[i];
+    const auto value = [&] {
+      if (++i >= argc) throw std::runtime_error(absl::StrCat(a, " needs a value"));
+      return std::string(argv[i]);
+    };
+    if (a == "--transport") {
+      const std::string t = value();
+      cpu_senders = t == "shm";
+      base.transport = t == "shm" ? v1::SHM : t == "ipc" ? v1::IPC : v1::NCCL;
+    } else if (a == "--rows") {
+      base.rows = std::stoll(value());
+    } else if (a == "--executions") {
+      executions = std::stoi(value());
+    } else if (a == "--balanced") {
+      balanced = true;
+    } else {
+      throw std::runtime_error(absl::StrCat(a, " is no option"));
+    }
+  }
+  std::vector<std::string> devices;
+  for (int i = 0; i < kSenders; ++i) devices.push_back(cpu_senders ? "cpu" : GpuOf(i));
+  devices.push_back(GpuOf(kSenders));
+  Daemons cluster(std::vector<std::string>(kSenders + 1, "h0"), "h0", devices);
+  const auto client = cluster.Dial();
+  const std::string transport = v1::Transport_Name(base.transport);
+  const auto run = [&](const std::string& name, Case c, int warm, int n) {
+    const Steady s = Run(client.get(), Make(name, c), warm, n);
+    CheckResults(s, c);
+    return s;
+  };
+
+  const auto alone = [&](bool transfer) {
+    Case c = base;
+    c.transfer = transfer;
+    c.compute = !transfer;
+    c.in_flight = 4;
+    return run(transfer ? "transfer" : "compute", c, 6, executions).period_s;
+  };
+  const double transfer = alone(true);
+  double compute = alone(false);
+  if (balanced) {
+    base.squares = std::max(1, static_cast<int>(std::lround(transfer / compute)));
+    compute = alone(false);
+  }
+  const double bound = std::max(transfer, compute);
+  Case c = base;
+  c.overlap = v1::OFF;
+  const Steady off5 = run("off5", c, 0, 5);
+  const double off = run("off", c, 5, executions).period_s;
+  c.overlap = v1::ON;
+  const Steady on5 = run("on5", c, 0, 5);
+  const double on = run("on", c, 5, executions).period_s;
+  c.in_flight = 4;
+  const Steady flight5 = run("flight5", c, 0, 5);
+  const double flight = run("flight", c, 8, executions).period_s;
+  const std::string what = absl::StrCat("overlap ", transport, balanced ? " balanced" : "", mps ? " MPS" : "");
+  std::printf("%s: F16[%ld, %ld], %d product(s) a value, %d executions after warm-up\n", what.c_str(), static_cast<long>(base.rows),
+              static_cast<long>(base.rows), base.squares, executions);
+  std::printf("  transfer alone %s, compute alone %s, bound %s an execution\n", Ms(transfer).c_str(), Ms(compute).c_str(), Ms(bound).c_str());
+  std::printf("  off %s (5 from cold: %s), on %s (%s), 4 in flight %s (%s)\n", Ms(off).c_str(), Ms(off5.first_s).c_str(), Ms(on).c_str(),
+              Ms(on5.first_s).c_str(), Ms(flight).c_str(), Ms(flight5.first_s).c_str());
+  const double ratio = flight / bound, gain = off / flight;
+  if (!balanced) {
+    const double mark = base.transport == v1::NCCL ? 1.10 : 1.05;
+    Row(what, absl::StrCat(Ms(off), " off, ", Ms(on), " on, ", Ms(flight), " with 4; transfer ", Ms(transfer), ", compute ", Ms(compute), "; ",
+                           Ratio(ratio), " x bound"),
+        absl::StrFormat("<= %.2f", mark), ratio <= mark);
+  } else {
+    const double mark = base.transport == v1::SHM ? 1.9 : 1.75;
+    Row(what, absl::StrCat(Ms(off), " off, ", Ms(flight), " with 4; transfer ", Ms(transfer), ", compute ", Ms(compute), "; ", Ratio(gain),
+                           " x faster"),
+        base.transport == v1::IPC ? "" : absl::StrFormat(">= %.2f", mark), base.transport == v1::IPC ? -1 : gain >= mark);
+  }
+  return 0;
+}
+
+}  // namespace weft::bench
