@@ -63,12 +63,15 @@ class TestGpu {
 // A status word in a tensor of NewStatus.
 inline DeviceStatus* StatusIn(const Tensor& t) { return static_cast<DeviceStatus*>(t.data()); }
 
-#define WEFT_GPU_CASE_(function, name)                                                   \
+#define WEFT_GPU_CASE_(function, name, tags)                                             \
   static void function(::weft::TestGpu& gpu);                                            \
   TEST_CASE(name) { function(*::weft::TestGpu::Fake()); }                                \
-  TEST_CASE(name " (on a GPU)", "[.][gpu]") { function(::weft::TestGpu::Real()); }       \
+  TEST_CASE(name " (on a GPU)", "[.][gpu]" tags) { function(::weft::TestGpu::Real()); }  \
   static void function([[maybe_unused]] ::weft::TestGpu& gpu)
-#define WEFT_GPU_CASE(name) WEFT_GPU_CASE_(INTERNAL_CATCH_UNIQUE_NAME(WeftGpuCase), name)
+#define WEFT_GPU_CASE(name) WEFT_GPU_CASE_(INTERNAL_CATCH_UNIQUE_NAME(WeftGpuCase), name, "")
+
+// Of weft's own device code alone, and little of it: compute-sanitizer runs those with the tag [kernels].
+#define WEFT_KERNELS_CASE(name) WEFT_GPU_CASE_(INTERNAL_CATCH_UNIQUE_NAME(WeftGpuCase), name, "[kernels]")
 
 // Of a real GPU only.
 #define WEFT_REAL_GPU_CASE_(function, name)                                              \

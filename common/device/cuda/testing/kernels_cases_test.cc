@@ -67,7 +67,7 @@ bool Same(const Tensor& a, const Tensor& b) {
   return true;
 }
 
-WEFT_GPU_CASE("kernels: fill makes what the host's FillTensor makes") {
+WEFT_KERNELS_CASE("kernels: fill makes what the host's FillTensor makes") {
   KernelsApi& k = *gpu.kernels();
   const Fill fills[] = {{Fill::kExecution, 0},   {Fill::kIota, 0},        {Fill::kRandom, 0},     {Fill::kNumber, 0},      {Fill::kNumber, 1},
                         {Fill::kNumber, 0.1},    {Fill::kNumber, -3.7},   {Fill::kNumber, 254.5}, {Fill::kNumber, 65519},  {Fill::kNumber, 65520},
@@ -90,7 +90,7 @@ WEFT_GPU_CASE("kernels: fill makes what the host's FillTensor makes") {
   CHECK(k.Fill(DeviceFill::kNumber, 1, 0, kNone, 99, nullptr, 1, gpu.native()) == kCudaInvalidValue);
 }
 
-WEFT_GPU_CASE("kernels: an execution's number comes from the counter where there is one, when the kernel runs") {
+WEFT_KERNELS_CASE("kernels: an execution's number comes from the counter where there is one, when the kernel runs") {
   KernelsApi& k = *gpu.kernels();
   const Tensor start = *Tensor::OnHost(v1::I64, {1});
   start.as<int64_t>()[0] = 41;
@@ -106,7 +106,7 @@ WEFT_GPU_CASE("kernels: an execution's number comes from the counter where there
   CHECK(Same(gpu.Download(random), want));
 }
 
-WEFT_GPU_CASE("kernels: add sums in the order of its arguments, as the host does") {
+WEFT_KERNELS_CASE("kernels: add sums in the order of its arguments, as the host does") {
   KernelsApi& k = *gpu.kernels();
   for (const DType d : kNumbers) {
     for (const int count : {1, 2, 3, 64}) {
@@ -130,7 +130,7 @@ WEFT_GPU_CASE("kernels: add sums in the order of its arguments, as the host does
   }
 }
 
-WEFT_GPU_CASE("kernels: conversions of halves are the host's for every one of their bit patterns") {
+WEFT_KERNELS_CASE("kernels: conversions of halves are the host's for every one of their bit patterns") {
   KernelsApi& k = *gpu.kernels();
   for (const DType d : {v1::F16, v1::BF16}) {
     const Tensor all = *Tensor::OnHost(d, {65536});
@@ -151,7 +151,7 @@ WEFT_GPU_CASE("kernels: conversions of halves are the host's for every one of th
   }
 }
 
-WEFT_GPU_CASE("kernels: scale multiplies in the type of its elements") {
+WEFT_KERNELS_CASE("kernels: scale multiplies in the type of its elements") {
   KernelsApi& k = *gpu.kernels();
   for (const DType d : kNumbers) {
     for (const double factor : {0.0, 1.0, -3.0, 0.1, 1e-20, 9007199254740991.0}) {
@@ -179,7 +179,7 @@ struct Shape3 {
   int64_t outer, size, inner;
 };
 
-WEFT_GPU_CASE("kernels: reduce is right in whole numbers, whose order makes no difference") {
+WEFT_KERNELS_CASE("kernels: reduce is right in whole numbers, whose order makes no difference") {
   KernelsApi& k = *gpu.kernels();
   for (const DType d : kNumbers) {
     for (const Shape3 s : {Shape3{1, 1, 1}, {3, 5, 7}, {33, 70, 1}, {1, 4096, 1}, {2, 4097, 3}, {1, 5000, 33}, {40, 100, 1}, {3, 9001, 1}}) {
@@ -216,7 +216,7 @@ WEFT_GPU_CASE("kernels: reduce is right in whole numbers, whose order makes no d
   CHECK(k.Reduce(DeviceReduce::kMean, v1::I32, nullptr, 1, 1, 1, nullptr, gpu.native()) == kCudaInvalidValue);
 }
 
-WEFT_GPU_CASE("kernels: reduce of floats keeps the order of reduce_order.h") {
+WEFT_KERNELS_CASE("kernels: reduce of floats keeps the order of reduce_order.h") {
   KernelsApi& k = *gpu.kernels();
   for (const DType d : kFloats) {
     for (const Shape3 s : {Shape3{1, 4096, 1}, {70, 333, 1}, {5, 77, 40}, {1, 1 << 20, 1}, {3, 50'000, 1}, {2, 9'000, 3}, {1, 20'000, 65}}) {
@@ -233,7 +233,7 @@ WEFT_GPU_CASE("kernels: reduce of floats keeps the order of reduce_order.h") {
   }
 }
 
-WEFT_GPU_CASE("kernels: reduce in order adds one element after the other") {
+WEFT_KERNELS_CASE("kernels: reduce in order adds one element after the other") {
   KernelsApi& k = *gpu.kernels();
   // In any other order the small ones would count.
   const Tensor x = *Tensor::OnHost(v1::F64, {1, 4096});
@@ -243,7 +243,7 @@ WEFT_GPU_CASE("kernels: reduce in order adds one element after the other") {
   CHECK(gpu.Download(got).as<double>()[0] == 0);
 }
 
-WEFT_GPU_CASE("kernels: reduce of nothing, and with NaN") {
+WEFT_KERNELS_CASE("kernels: reduce of nothing, and with NaN") {
   KernelsApi& k = *gpu.kernels();
   const Tensor got = gpu.Rubbish(v1::F32, {3});
   REQUIRE(k.Reduce(DeviceReduce::kSum, v1::F32, got.data(), 1, 0, 3, got.data(), gpu.native()) == kCudaSuccess);
@@ -262,7 +262,7 @@ WEFT_GPU_CASE("kernels: reduce of nothing, and with NaN") {
   }
 }
 
-WEFT_GPU_CASE("kernels: products of whole numbers are exact in every type, whatever the order") {
+WEFT_KERNELS_CASE("kernels: products of whole numbers are exact in every type, whatever the order") {
   KernelsApi& k = *gpu.kernels();
   for (const DType d : kNumbers) {
     for (const auto& [m, n, inner] : {std::tuple<int64_t, int64_t, int64_t>{1, 1, 1}, {65, 33, 130}, {4, 100, 32}, {128, 1, 64}, {2, 3, 0}}) {
@@ -295,7 +295,7 @@ WEFT_GPU_CASE("kernels: products of whole numbers are exact in every type, whate
   CHECK(k.Matmul(v1::F32, DevicePrecision::kFp32, nullptr, nullptr, nullptr, 0, 3, 2, gpu.native()) == kCudaSuccess);
 }
 
-WEFT_GPU_CASE("kernels: integer products wrap around") {
+WEFT_KERNELS_CASE("kernels: integer products wrap around") {
   KernelsApi& k = *gpu.kernels();
   for (const DType d : kIntegers) {
     CAPTURE(DTypeName(d));
@@ -318,7 +318,7 @@ double WorstOf(const Tensor& a, const Tensor& b, const Tensor& c, int64_t m, int
   return worst;
 }
 
-WEFT_GPU_CASE("kernels: floats are multiplied as exactly as their type and precision say") {
+WEFT_KERNELS_CASE("kernels: floats are multiplied as exactly as their type and precision say") {
   KernelsApi& k = *gpu.kernels();
   constexpr int64_t m = 64, n = 48, inner = 256;
   for (const DType d : kFloats) {
@@ -337,7 +337,7 @@ WEFT_GPU_CASE("kernels: floats are multiplied as exactly as their type and preci
   }
 }
 
-WEFT_GPU_CASE("kernels: linear is activation(x W^T + bias)") {
+WEFT_KERNELS_CASE("kernels: linear is activation(x W^T + bias)") {
   KernelsApi& k = *gpu.kernels();
   constexpr int64_t batch = 7, in = 33, out = 20;
   for (const DType d : kFloats) {
@@ -407,7 +407,7 @@ WEFT_GPU_CASE("kernels: a product captured into a graph gives the bits of a laun
   REQUIRE(gpu.api()->StreamDestroy(other) == kCudaSuccess);
 }
 
-WEFT_GPU_CASE("kernels: status words are combined by maximum") {
+WEFT_KERNELS_CASE("kernels: status words are combined by maximum") {
   KernelsApi& k = *gpu.kernels();
   const Tensor to = gpu.NewStatus(99);
   REQUIRE(k.CombineStatus(nullptr, 0, StatusIn(to), gpu.native()) == kCudaSuccess);
@@ -428,7 +428,7 @@ WEFT_GPU_CASE("kernels: status words are combined by maximum") {
   CHECK(k.CombineStatus(from.data(), 65, StatusIn(to), gpu.native()) == kCudaInvalidValue);
 }
 
-WEFT_GPU_CASE("kernels: an element that is not finite raises the word, wherever it stands") {
+WEFT_KERNELS_CASE("kernels: an element that is not finite raises the word, wherever it stands") {
   KernelsApi& k = *gpu.kernels();
   const uint64_t code = uint64_t{3} << 56 | uint64_t{77} << 32;
   const int64_t execution = (int64_t{5} << 32) + 12;
@@ -458,7 +458,7 @@ WEFT_GPU_CASE("kernels: an element that is not finite raises the word, wherever 
   CHECK(k.CheckFinite(v1::F32, nullptr, 0, code, kNone, nullptr, gpu.native()) == kCudaSuccess);
 }
 
-WEFT_GPU_CASE("kernels: fail-on raises the word on the executions of its list, or on all") {
+WEFT_KERNELS_CASE("kernels: fail-on raises the word on the executions of its list, or on all") {
   KernelsApi& k = *gpu.kernels();
   const uint64_t code = uint64_t{13} << 56 | uint64_t{1} << 32;
   const Tensor list = *Tensor::OnHost(v1::I64, {70});
