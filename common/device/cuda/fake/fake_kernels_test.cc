@@ -27,6 +27,10 @@ TEST_CASE("fake kernels: nothing runs before they are loaded, and a load can be 
   CHECK(kernels.Nothing(s) == kCudaSuccess);
   CHECK(kernels.Delay(1, 1, s) == kCudaInvalidValue);  // not calibrated
   CHECK(kernels.Nothing(reinterpret_cast<void*>(1)) != kCudaSuccess);  // no stream
+  CHECK(kernels.OpenStream(s) == kCudaSuccess);
+  CHECK(kernels.open_streams() == 1);
+  kernels.CloseStream(s);
+  CHECK(kernels.open_streams() == 0);
 }
 
 TEST_CASE("fake kernels: memory that no device reaches breaks the device, as does address 0") {
