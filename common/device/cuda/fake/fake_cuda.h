@@ -24,10 +24,12 @@ class FakeMemory;
 
 // Those of cudaError_t that only the fake gives; the numbers are CUDA's.
 enum FakeCudaCode : int {
+  kCudaInvalidPitch = 12,
   kCudaInsufficientDriver = 35,
   kCudaInvalidDevice = 101,
   kCudaInvalidHandle = 400,  // cudaErrorInvalidResourceHandle
   kCudaIllegalState = 401,
+  kCudaHostMemoryNotRegistered = 713,
   kCudaCaptureUnsupported = 900,
   kCudaCaptureInvalidated = 901,
   kCudaCaptureMerge = 902,
@@ -55,7 +57,7 @@ class FakeCuda : public CudaApi {
     // false: one after another, in the order of capture.
     bool parallel_graphs = true;
     // Free, StreamSynchronize: after so long they say on stderr what is stuck and break the device with kCudaLaunchTimeout.
-    std::chrono::nanoseconds hang_limit = std::chrono::seconds(60);
+    std::chrono::nanoseconds hang_limit = std::chrono::seconds(30);
   };
 
   FakeCuda();

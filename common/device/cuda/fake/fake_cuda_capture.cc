@@ -84,7 +84,12 @@ int FakeCuda::EndCapture(CudaStreamHandle s, CudaGraphHandle* out) {
   *out = nullptr;
   const std::shared_ptr<Capture> capture = stream->capture;
   if (capture == nullptr) return kCudaIllegalState;
-  if (capture->thread != std::this_thread::get_id()) return kCudaCaptureWrongThread;
+  if (capture->thread != std::this_thread::get_id()) {
+    // As seen on a GPU, this ends the capture all the same.
+    LeaveCapture(capture.get());
+    captured = std::move(capture->graph);
+    return kCudaCaptureWrongThread;
+  }
   if (capture->origin != stream) {
     capture->spoilt = true;
     return kCudaCaptureUnmatched;

@@ -156,7 +156,7 @@ int FakeCuda::Memcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t 
   const auto stream = FindStream(s);
   if (stream == nullptr) return kCudaInvalidHandle;
   if (width == 0 || height == 0) return kCudaSuccess;
-  if (width > to_pitch || width > from_pitch) return kCudaInvalidValue;
+  if (width > to_pitch || width > from_pitch) return kCudaInvalidPitch;
   const size_t to_bytes = (height - 1) * to_pitch + width, from_bytes = (height - 1) * from_pitch + width;
   if (!memory_->Usable(to, to_bytes) || !memory_->Usable(from, from_bytes)) return kCudaInvalidValue;
   NotePageable(to, to_bytes);

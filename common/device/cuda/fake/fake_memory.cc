@@ -19,6 +19,7 @@ constexpr uint64_t kLead = 256;  // before the memory: what tells an importer th
 constexpr uint64_t kGoneBytes = uint64_t{4} << 30;
 constexpr size_t kFilledBytes = size_t{64} << 10;
 constexpr int kInvalidHandle = 400;
+constexpr int kHostMemoryNotRegistered = 713;
 
 struct Lead {
   uint64_t magic, nonce, size;
@@ -166,8 +167,8 @@ int FakeMemory::Register(void* p, size_t bytes) {
   if (p == nullptr || bytes == 0 || at + bytes < at) return kCudaInvalidValue;
   MutexLock lock(&mu_);
   const auto next = ranges_.upper_bound(at);
-  if (next != ranges_.end() && next->first < at + bytes) return kCudaHostMemoryAlreadyRegistered;
-  if (Containing(at) != nullptr) return kCudaHostMemoryAlreadyRegistered;
+  const Range* const other = next != ranges_.end() && next->first < at + bytes ? &next->second : Containing(at);
+  if (other != nullptr) return other->kind == Kind::kRegistered ? kCudaHostMemoryAlreadyRegistered : kCudaInvalidValue;
   ranges_[at] = Range{Kind::kRegistered, bytes};
   return kCudaSuccess;
 }
@@ -175,7 +176,7 @@ int FakeMemory::Register(void* p, size_t bytes) {
 int FakeMemory::Unregister(void* p) {
   MutexLock lock(&mu_);
   const auto it = Find(p, Kind::kRegistered, Kind::kRegistered);
-  if (it == ranges_.end()) return kCudaInvalidValue;
+  if (it == ranges_.end()) return kHostMemoryNotRegistered;
   Forget(it);
   return kCudaSuccess;
 }

@@ -32,9 +32,10 @@ class FakeMemory {
   uint64_t used_bytes(int device) const;
 
   int AllocateHost(size_t bytes, void** out);
-  int FreeHost(void* p);           // kCudaInvalidValue
-  int Register(void* p, size_t bytes);  // kCudaHostMemoryAlreadyRegistered when a byte of it is
-  int Unregister(void* p);         // kCudaInvalidValue
+  int FreeHost(void* p);  // kCudaInvalidValue
+  // kCudaHostMemoryAlreadyRegistered when a byte of it is; kCudaInvalidValue when one is of another kind.
+  int Register(void* p, size_t bytes);
+  int Unregister(void* p);  // cudaErrorHostMemoryNotRegistered (713)
 
   int Export(const void* p, CudaIpcHandle* out) const;  // kCudaInvalidValue: no allocation, or a pooled one
   int Open(const CudaIpcHandle& handle, void** out);    // cudaErrorInvalidResourceHandle (400): gone, or no handle at all

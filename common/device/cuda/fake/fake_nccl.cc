@@ -216,7 +216,24 @@ int FakeNccl::GroupEnd() {
   if (told != kNcclSuccess && g.error == kNcclSuccess) g.error = told;
   if (--g.depth > 0) return told;
   const Group ended = std::exchange(g, Group());
-  return ended.error != kNcclSuccess ? ended.error : Launch(ended.calls);
+  if (ended.error == kNcclSuccess) return Launch(ended.calls);
+  Spoil(ended.calls, ended.error);
+  return ended.error;
+}
+
+void FakeNccl::Spoil(const std::vector<Call>& calls, int code) const {
+  const std::string text = thread_problem;
+  for (const Call& call : calls) {
+    const auto comm = Find(call.comm);
+    // What joins or connects is only told off, as on a GPU.
+    if (comm != nullptr && comm->waiting.empty() && comm->mesh->state(nullptr) == kNcclSuccess) comm->mesh->Fail(code, text);
+  }
+}
+
+int FakeNccl::Launch(const std::vector<Call>& calls) {
+  const int code = TryLaunch(calls);
+  if (code != kNcclSuccess && code != kNcclInProgress) Spoil(calls, code);
+  return code;
 }
 
 int FakeNccl::Check(const Call& call, Comm* comm) const {
@@ -246,13 +263,16 @@ int FakeNccl::Add(const Call& call) {
   int code = Enter(FakeNcclName(call.op.kind));
   if (code == kNcclSuccess) code = Check(call, Find(call.comm).get());
   Group& g = group();
+  if (code != kNcclSuccess) {
+    Spoil({call}, code);
+    if (g.depth > 0 && g.error == kNcclSuccess) g.error = code;
+  }
   if (g.depth == 0) return code != kNcclSuccess ? code : Launch({call});
-  if (code != kNcclSuccess && g.error == kNcclSuccess) g.error = code;
   g.calls.push_back(call);
   return code;
 }
 
-int FakeNccl::Launch(const std::vector<Call>& calls) {
+int FakeNccl::TryLaunch(const std::vector<Call>& calls) {
   std::vector<std::pair<NcclCommHandle, std::vector<Call>>> by_comm;
   for (const Call& call : calls) {
     auto it = std::find_if(by_comm.begin(), by_comm.end(), [&](const auto& c) { return c.first == call.comm; });

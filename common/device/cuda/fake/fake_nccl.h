@@ -38,7 +38,8 @@ class FakeNccl : public NcclApi {
   FakeNccl(FakeCuda* cuda, Options options);
   ~FakeNccl() override;  // aborts all communicators
 
-  // The nth call from now (1: the next) of `method`, such as "Send", returns `code` and does nothing else.
+  // The nth call from now (1: the next) of `method`, such as "Send", returns `code`; as after every refused call, its communicator (for
+  // GroupEnd: each of the group) then has this error for good.
   void FailCall(const std::string& method, int64_t nth, int code);
   // From now on GetAsyncError says so, and every other call on `comm` but CommAbort. What is under way stays so.
   void SetAsyncError(NcclCommHandle comm, int code);
@@ -87,6 +88,9 @@ class FakeNccl : public NcclApi {
   int Add(const Call& call);
   int Check(const Call& call, Comm* comm) const;
   int Launch(const std::vector<Call>& calls);
+  int TryLaunch(const std::vector<Call>& calls);
+  // A refused call is an error of its communicator from then on.
+  void Spoil(const std::vector<Call>& calls, int code) const;
   int Put(const std::shared_ptr<Comm>& comm, const std::vector<Call>& calls);
 
   FakeCuda* const cuda_;

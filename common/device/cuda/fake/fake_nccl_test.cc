@@ -203,29 +203,36 @@ TEST_CASE("fake nccl: ranks that disagree on sizes or types are told, both") {
   CHECK(set.Synchronize());
 }
 
-TEST_CASE("fake nccl: arguments are checked") {
+TEST_CASE("fake nccl: arguments are checked, and a refused call spoils its communicator") {
   RankSet set(2, {});
-  set.Join(1);
   FakeNccl& nccl = set[0].nccl();
   const auto s = set[0].stream;
   int* const x = NewMemory<int>(&set[0].cuda(), 4);
   int outside[4];
-  CHECK(nccl.Send(outside, 4, kNcclInt32, 1, set[0].comm, s) == kNcclInvalidArgument);
-  CHECK(nccl.Send(x, 5, kNcclInt32, 1, set[0].comm, s) == kNcclInvalidArgument);
-  CHECK(nccl.AllGather(x, x, 4, kNcclInt32, set[0].comm, s) == kNcclInvalidArgument);  // two times 4 do not fit
-  CHECK(nccl.Send(x, 4, 77, 1, set[0].comm, s) == kNcclInvalidArgument);
-  CHECK(nccl.Send(x, 4, kNcclInt32, 2, set[0].comm, s) == kNcclInvalidArgument);
-  CHECK(nccl.AllReduce(x, x, 4, kNcclInt32, 9, set[0].comm, s) == kNcclInvalidArgument);
+  const auto refused = [&](int code, const std::function<int()>& call) {
+    set.Join(1);
+    CHECK(call() == code);
+    CHECK(set[0].Becomes(set[0].comm, code));
+    CHECK(nccl.Send(x, 1, kNcclInt32, 1, set[0].comm, s) == code);
+    CHECK(set[0].cuda().StreamSynchronize(s) == kCudaSuccess);  // nothing was put there
+    CHECK(nccl.CommAbort(set[0].comm) == kNcclSuccess);
+  };
+  refused(kNcclInvalidArgument, [&] { return nccl.Send(outside, 4, kNcclInt32, 1, set[0].comm, s); });
+  refused(kNcclInvalidArgument, [&] { return nccl.Send(x, 5, kNcclInt32, 1, set[0].comm, s); });
+  refused(kNcclInvalidArgument, [&] { return nccl.AllGather(x, x, 4, kNcclInt32, set[0].comm, s); });  // two times 4 do not fit
+  refused(kNcclInvalidArgument, [&] { return nccl.Send(x, 4, 77, 1, set[0].comm, s); });
+  refused(kNcclInvalidArgument, [&] { return nccl.Send(x, 4, kNcclInt32, 2, set[0].comm, s); });
+  refused(kNcclInvalidArgument, [&] { return nccl.AllReduce(x, x, 4, kNcclInt32, 9, set[0].comm, s); });
+  refused(kNcclUnhandledCudaError, [&] { return nccl.Send(x, 4, kNcclInt32, 1, set[0].comm, nullptr); });
+  refused(kNcclInvalidUsage, [&] { return nccl.Send(x, 1, kNcclInt32, 0, set[0].comm, s); });  // to oneself: only with the receive
+  refused(kNcclInvalidArgument, [&] {
+    CHECK(nccl.GroupStart() == kNcclSuccess);
+    CHECK(nccl.Send(x, 4, kNcclInt32, 1, set[0].comm, s) == kNcclSuccess);
+    CHECK(nccl.Recv(x, 4, kNcclInt32, 5, set[0].comm, s) == kNcclInvalidArgument);
+    return nccl.GroupEnd();
+  });
   CHECK(nccl.Send(x, 4, kNcclInt32, 1, nullptr, s) == kNcclInvalidArgument);
-  CHECK(nccl.Send(x, 4, kNcclInt32, 1, set[0].comm, nullptr) == kNcclUnhandledCudaError);
-  // A failed call fails its group, of which nothing is put on the stream.
-  REQUIRE(nccl.GroupStart() == kNcclSuccess);
-  CHECK(nccl.Send(x, 4, kNcclInt32, 1, set[0].comm, s) == kNcclSuccess);
-  CHECK(nccl.Recv(x, 4, kNcclInt32, 5, set[0].comm, s) == kNcclInvalidArgument);
-  CHECK(nccl.GroupEnd() == kNcclInvalidArgument);
-  CHECK(set[0].cuda().StreamSynchronize(s) == kCudaSuccess);
-  // To oneself: both in one group.
-  CHECK(nccl.Send(x, 1, kNcclInt32, 0, set[0].comm, s) == kNcclInvalidUsage);
+  set.Join(1);
   x[0] = 8;
   REQUIRE(nccl.GroupStart() == kNcclSuccess);
   nccl.Recv(x + 1, 1, kNcclInt32, 0, set[0].comm, s);
@@ -241,14 +248,25 @@ TEST_CASE("fake nccl: faults are injected") {
   FakeNccl& nccl = set[0].nccl();
   int* const x = NewMemory<int>(&set[0].cuda(), 1);
   nccl.FailCall("Recv", 2, kNcclSystemError);
-  nccl.FailCall("GroupEnd", 1, kNcclInternalError);
   CHECK(nccl.Recv(x, 1, kNcclInt32, 1, set[0].comm, set[0].stream) == kNcclSuccess);
   CHECK(nccl.Recv(x, 1, kNcclInt32, 1, set[0].comm, set[0].stream) == kNcclSystemError);
-  CHECK(std::string(nccl.LastError(nullptr)) == "Recv was told to fail");
+  CHECK(std::string(nccl.LastError(set[0].comm)) == "Recv was told to fail");
+  CHECK(set[0].Becomes(set[0].comm, kNcclSystemError));
+  CHECK(set[0].cuda().StreamQuery(set[0].stream) == kCudaNotReady);
+  CHECK(nccl.CommAbort(set[0].comm) == kNcclSuccess);
+
+  set.Join(1);
+  nccl.FailCall("GroupEnd", 1, kNcclInternalError);
   CHECK(nccl.GroupStart() == kNcclSuccess);
+  CHECK(nccl.Recv(x, 1, kNcclInt32, 1, set[0].comm, set[0].stream) == kNcclSuccess);
   CHECK(nccl.GroupEnd() == kNcclInternalError);
   CHECK(nccl.GroupEnd() == kNcclInvalidUsage);
+  CHECK(set[0].cuda().StreamSynchronize(set[0].stream) == kCudaSuccess);
+  CHECK(set[0].Becomes(set[0].comm, kNcclInternalError));
+
+  set.Join(1);
   int state = -1;
+  CHECK(nccl.Recv(x, 1, kNcclInt32, 1, set[0].comm, set[0].stream) == kNcclSuccess);
   CHECK(nccl.GetAsyncError(set[0].comm, &state) == kNcclSuccess);
   CHECK(state == kNcclSuccess);
   nccl.SetAsyncError(set[0].comm, kNcclRemoteError);
@@ -256,7 +274,7 @@ TEST_CASE("fake nccl: faults are injected") {
   CHECK(state == kNcclRemoteError);
   CHECK(nccl.Recv(x, 1, kNcclInt32, 1, set[0].comm, set[0].stream) == kNcclRemoteError);
   CHECK(set[0].cuda().StreamQuery(set[0].stream) == kCudaNotReady);
-  CHECK(nccl.calls("Recv") == 3);
+  CHECK(nccl.calls("Recv") == 5);
   int version = 0;
   CHECK(nccl.Version(&version) == kNcclSuccess);
   CHECK(version == 22803);
