@@ -4,6 +4,7 @@
 // the producer's value). All calls are made by the loop's thread (the session's, at the client's end), and none blocks.
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
@@ -32,6 +33,9 @@ enum class PortState {
   kClosed,   // never again: closed() says why
 };
 
+class CaptureSendPort;  // capture_port.h
+class CaptureRecvPort;
+
 class SendPort {
  public:
   virtual ~SendPort() = default;
@@ -52,6 +56,12 @@ class SendPort {
   virtual PortState PollAhead(int64_t execution, int ahead) { return ahead == 0 ? Poll(execution) : PortState::kWaiting; }
   // Ready when the receiver has released the message last sent, or the channel is closed. nullptr where a channel cannot tell.
   virtual EventRef Released() { return nullptr; }
+
+  // This end as captured iterations use it; the port itself lives on below it and is not used any more. Pre: the trial message is all that was
+  // sent. Unimplemented where a channel takes no part in captured iterations.
+  virtual absl::StatusOr<std::shared_ptr<CaptureSendPort>> ForCapture() {
+    return absl::UnimplementedError("this channel takes no part in captured iterations");
+  }
 };
 
 class RecvPort {
@@ -72,6 +82,13 @@ class RecvPort {
   // What Poll waits for: "w0 to write execution 5".
   virtual std::string WaitsFor() const = 0;
   virtual absl::Status closed() const = 0;
+
+  // Where the payload of the `ahead`-th next Recv will lie, `bytes` of it, if it is always the same place; nullptr where a channel cannot tell.
+  virtual absl::StatusOr<const void*> Place(int ahead, size_t bytes) { return nullptr; }
+  // As SendPort::ForCapture.
+  virtual absl::StatusOr<std::shared_ptr<CaptureRecvPort>> ForCapture() {
+    return absl::UnimplementedError("this channel takes no part in captured iterations");
+  }
 };
 
 }  // namespace weft

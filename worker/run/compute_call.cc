@@ -43,6 +43,7 @@ absl::StatusOr<std::shared_ptr<void>> OutputBuffers::Get(int slot, int output, s
 
 void ComputeCall::Begin(int64_t execution, std::vector<Tensor> args, Stream* stream, const int64_t* counter) {
   execution_ = execution;
+  host_number_read_ = false;
   counter_ = counter;
   stream_ = stream;
   args_ = std::move(args);

@@ -59,7 +59,12 @@ class ComputeCall final : public CallContext {
   Nanos hold = 0;
   absl::Status status;
 
-  int64_t execution() const override { return execution_; }
+  int64_t execution() const override {
+    host_number_read_ = true;
+    return execution_;
+  }
+  // Whether the method asked for the execution's number on the host since Begin.
+  bool host_number_read() const { return host_number_read_; }
   const v1::Config& config() const override { return op_->node->config; }
   absl::StatusOr<Tensor> AllocateOutput(int i, DType dtype, const Dims& dims) override;
   void Hold(Nanos duration) override { hold = duration; }
@@ -74,6 +79,7 @@ class ComputeCall final : public CallContext {
   const LocalOp* const op_;
   OutputBuffers buffers_;
   int64_t execution_ = 0;
+  mutable bool host_number_read_ = false;
   Stream* stream_ = nullptr;
   const int64_t* counter_ = nullptr;
   std::vector<Tensor> args_;

@@ -117,6 +117,18 @@ void Executor::FetchTrace(const std::string& graph, int executions, std::functio
       track.set_worker(WorkerName(plan, plan.part_of));
       const int64_t first = executions > 0 ? std::max<int64_t>(0, e->run->completed() - executions) : 0;
       for (const TraceRecord& r : e->run->trace().Since(first)) {
+        if (r.op == TraceRecord::kIteration) {
+          v1::TraceEvent* t = track.add_event();
+          t->set_op(r.op);
+          t->set_name("captured iteration");
+          t->set_kind(v1::COMPUTE);
+          t->set_lane(v1::LANE_COMPUTE);
+          t->set_execution(r.execution);
+          t->set_start_ns(r.start);
+          t->set_end_ns(r.end);
+          t->set_error(r.error);
+          continue;
+        }
         const auto op = std::lower_bound(plan.ops.begin(), plan.ops.end(), r.op,
                                          [](const PlanOp& a, int32_t id) { return a.id < id; });
         if (op == plan.ops.end() || op->id != r.op) continue;

@@ -8,13 +8,6 @@
 #include "common/base/status_macros.h"
 
 namespace weft {
-namespace {
-
-// What a released buffer is filled with when options.poison_released is set: a late reader sees it at once.
-constexpr int kReleasedPattern = 0xDB;
-
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<GraphRun>> GraphRun::Create(LoadedGraph loaded, const Options& options) {
   // The program points into the plan, so it is built from the plan at its final place.
   std::unique_ptr<GraphRun> run(new GraphRun(std::move(loaded), options));
@@ -30,6 +23,7 @@ GraphRun::GraphRun(LoadedGraph loaded, const Options& options)
       trace_(options.trace_capacity) {}
 
 GraphRun::~GraphRun() {
+  captured_ = nullptr;
   // Ports and groups may still hold pointers into slots: they go first.
   loaded_.senders.clear();
   loaded_.receivers.clear();
@@ -48,6 +42,24 @@ absl::Status GraphRun::Prepare() {
     lane.since = now;
     lanes_.push_back(std::move(lane));
   }
+  return IsCaptured(loaded_.plan, loaded_.plan.part_of) ? PrepareCaptured() : absl::OkStatus();
+}
+
+absl::Status GraphRun::PrepareCaptured() {
+  CapturedRun::Options o;
+  o.clock = clock_;
+  o.device = dynamic_cast<CudaDevice*>(device_);
+  if (o.device == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat("graph ", name(), " on ", worker_, ": the plan is for a GPU worker with options.launch GRAPH, and this one "
+                                                      "runs on ", device_->kind(), ": compile the graph again"));
+  }
+  o.plan = &loaded_.plan;
+  o.program = &program_;
+  for (const OpState& s : state_) o.ops.push_back({s.call.get(), s.actor, s.method, s.sender, s.receiver, s.group, &s.buffers});
+  for (const Lane& l : lanes_) o.lanes.push_back(l.stream.get());
+  o.trace = &trace_;
+  o.worker = worker_;
+  WEFT_ASSIGN_OR_RETURN(captured_, CapturedRun::Create(std::move(o)));
   return absl::OkStatus();
 }
 
@@ -118,6 +130,7 @@ bool GraphRun::Step() {
       }
     }
   }
+  if (captured_ != nullptr) return StepCaptured();
   bool moved = true;
   while (moved) {
     moved = false;
@@ -129,6 +142,16 @@ bool GraphRun::Step() {
   }
   if (any) UpdateCompleted();
   return any;
+}
+
+bool GraphRun::StepCaptured() {
+  if (!failure_.ok()) return false;
+  const absl::StatusOr<bool> moved = captured_->Step(admitted_);
+  completed_ = captured_->completed();
+  progress_ = captured_->progress();
+  if (moved.ok()) return *moved;
+  Fail(moved.status());
+  return true;
 }
 
 bool GraphRun::CompleteFront(Lane* lane) {
@@ -475,6 +498,7 @@ Nanos GraphRun::NextTime() const {
 }
 
 bool GraphRun::InFlight() const {
+  if (captured_ != nullptr && captured_->InFlight()) return true;
   for (const Lane& lane : lanes_) {
     if (!lane.outstanding.empty()) return true;
   }
@@ -483,6 +507,7 @@ bool GraphRun::InFlight() const {
 
 bool GraphRun::MustPoll() const {
   if (!device_->Polls()) return false;
+  if (captured_ != nullptr) return captured_->InFlight();
   for (const Lane& lane : lanes_) {
     if (!lane.outstanding.empty()) return true;
   }
@@ -494,9 +519,11 @@ void GraphRun::Fail(const absl::Status& cause) {
   failure_ = cause.ok() ? absl::CancelledError("the graph was removed") : cause;
   for (auto& [id, group] : loaded_.groups) group->Abort(failure_);
   if (loaded_.close_links) loaded_.close_links(failure_);
+  if (captured_ != nullptr) captured_->Stop();
 }
 
 bool GraphRun::Quiescent() {
+  if (captured_ != nullptr) return captured_->Quiescent();
   // Every event comes: a call of an actor ends, and a closed link or aborted group makes its events ready. Until then some thread may
   // still fill a value or read a buffer.
   for (Lane& lane : lanes_) {

@@ -9,6 +9,8 @@
 // That is the only place where anything waits. Issuing never blocks. A done op gives its value to its readers; when all of them are
 // done, the value's slot is released. An op whose argument carries an error does not run: it passes the error on, and transfers and
 // collectives always take place, so that an admitted execution flows to its end on every worker whatever fails.
+//
+// On a GPU worker with options.launch GRAPH all of this happens within captured iterations (captured_run.h), which this class only drives.
 
 #include <cstdint>
 #include <deque>
@@ -20,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
 #include "weft/v1/client_service.pb.h"
+#include "worker/run/captured_run.h"
 #include "worker/run/compute_call.h"
 #include "worker/run/loaded_graph.h"
 #include "worker/run/program.h"
@@ -113,6 +116,8 @@ class GraphRun {
   GraphRun(LoadedGraph loaded, const Options& options);
   absl::Status Prepare();
   absl::Status PrepareOp(int i);
+  absl::Status PrepareCaptured();
+  bool StepCaptured();
   absl::StatusOr<std::shared_ptr<void>> Allocate(size_t bytes);
   // With options.poison_released, on devices that queue: what the op is about to write is filled first.
   absl::Status PoisonAhead(int op, int64_t k, Lane* lane);
@@ -151,6 +156,7 @@ class GraphRun {
   std::vector<OpState> state_;
   std::vector<Lane> lanes_;
   TraceRecorder trace_;
+  std::unique_ptr<CapturedRun> captured_;  // set: lanes_ are its streams and nothing is issued here
   absl::Status failure_;
   int64_t admitted_ = -1;
   int64_t completed_ = 0;

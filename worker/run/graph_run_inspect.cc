@@ -50,6 +50,10 @@ v1::WorkerView GraphRun::Inspect() const {
   view.set_admitted(admitted_ + 1);
   view.set_completed(completed_);
   if (!failure_.ok()) view.set_problem(std::string(failure_.message()));
+  if (captured_ != nullptr) {
+    captured_->Inspect(admitted_, failure_, &view);
+    return view;
+  }
   const Nanos now = clock_->Now();
   for (size_t l = 0; l < lanes_.size(); ++l) {
     const Lane& lane = lanes_[l];

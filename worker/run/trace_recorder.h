@@ -9,6 +9,9 @@
 namespace weft {
 
 struct TraceRecord {
+  // As `op`: a whole captured iteration.
+  static constexpr int32_t kIteration = -1;
+
   int32_t op = 0;  // PlanOp::id
   bool error = false;
   int64_t execution = 0;

@@ -24,6 +24,7 @@
 #include "worker/run/executor.h"
 #include "worker/run/loaded_graph.h"
 #include "worker/session/deferred_free.h"
+#include "worker/session/device_budget.h"
 
 namespace weft {
 
@@ -45,6 +46,22 @@ struct WorkerEnv {
   std::string driver_shm_address;
   std::string driver_incarnation;
   std::string token;
+  // Most SMs that a kernel of NCCL takes: more moves data faster, and slows what computes beside it.
+  int nccl_max_ctas = 16;
+  // CUDA_DEVICE_MAX_CONNECTIONS.
+  int cuda_connections = 32;
+  // Told when the GPU can no longer be used though CUDA says nothing of it (an abort of NCCL that hangs); the worker should end. From any
+  // thread; may be empty.
+  std::function<void(const absl::Status&)> on_device_lost;
+
+  // Of the GPU. Pre: cuda is set. Thread-safe.
+  DeviceBudget* Budget() {
+    MutexLock lock(&budget_mu);
+    if (budget == nullptr) budget = std::make_unique<DeviceBudget>(DeviceBudget::Default(cuda->info().sm_count, cuda_connections));
+    return budget.get();
+  }
+  Mutex budget_mu;
+  std::unique_ptr<DeviceBudget> budget WEFT_GUARDED_BY(budget_mu);
 
   // Made at first use: a worker without Gloo edges opens no socket for them. Thread-safe.
   absl::StatusOr<std::shared_ptr<GlooDevice>> Gloo() {
@@ -90,6 +107,7 @@ class CancelFlag {
 ShmEdgeSpec ShmSpecOf(const Plan& plan, const PlanEdge& edge);
 
 class Links;
+class NcclComm;
 
 class GraphLoader {
  public:
@@ -118,6 +136,17 @@ class GraphLoader {
   absl::Status RegisterSegments();
   absl::Status MakeIpcPorts(LoadedGraph* loaded, Nanos deadline);
   absl::Status StagePorts(LoadedGraph* loaded);
+  // What goes over NCCL (graph_loader_nccl.cc); nothing where there is no such edge or group.
+  struct NcclParts;
+  absl::Status TakeBudget();
+  absl::Status NeedNccl(const std::string& what);
+  bool SameHost(const PlanEdge& e) const;
+  absl::StatusOr<std::shared_ptr<NcclComm>> JoinNccl(const std::string& label, const std::vector<int32_t>& workers, Nanos deadline);
+  absl::Status CheckOneLane(const std::vector<const PlanEdge*>& edges) const;
+  absl::Status MakeNcclPorts(LoadedGraph* loaded, Nanos deadline);
+  absl::Status MakeNcclGroup(const PlanGroup& g, LoadedGraph* loaded, Nanos deadline);
+  absl::Status TryGroups(LoadedGraph* loaded, Nanos deadline);
+  absl::Status TryGroup(const PlanGroup& g, LoadedGraph* loaded, Stream* stream, Nanos deadline);
   absl::Status TryEdges(LoadedGraph* loaded, Nanos deadline);
   absl::Status TryEdge(const PlanOp& op, LoadedGraph* loaded, Stream* stream, Nanos deadline);
 
@@ -133,6 +162,7 @@ class GraphLoader {
   std::shared_ptr<Links> links_;  // shared with the LoadedGraph
   std::shared_ptr<DeferredFree::Held> held_;  // what lies below arena_
   std::shared_ptr<Arena> arena_;              // of planned device memory
+  std::shared_ptr<NcclParts> nccl_;           // made by the first that needs it
   bool handed_over_ = false;
 };
 

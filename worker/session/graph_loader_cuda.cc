@@ -17,34 +17,13 @@
 #include "common/channel/shm/send_port.h"
 #include "common/channel/staged/staged_recv_port.h"
 #include "common/channel/staged/staged_send_port.h"
+#include "worker/run/captured_places.h"
+#include "worker/run/device_errors.h"
 #include "worker/session/driver_store.h"
 #include "worker/session/graph_loader.h"
 #include "worker/session/links.h"
 
 namespace weft {
-namespace {
-
-// The fields of DeviceStatus::word.
-constexpr int kCodeShift = 56;
-constexpr int kNodeShift = 32;
-constexpr uint64_t kNodeMask = 0xFFFFFF;
-
-DeviceErrorFn DeviceErrors(const Plan& part) {
-  return [plan = std::make_shared<const Plan>(part)](uint64_t word) -> TaskErrorRef {
-    const PlanNode* const node = FindNode(*plan, static_cast<int32_t>(word >> kNodeShift & kNodeMask));
-    if (node == nullptr) return nullptr;
-    const PlanActor* const actor = FindActor(*plan, node->actor);
-    auto error = std::make_shared<TaskError>();
-    error->worker = WorkerName(*plan, actor == nullptr ? -2 : actor->worker);
-    error->node = node->name;
-    error->execution = static_cast<int64_t>(word & 0xFFFFFFFF);
-    error->code = static_cast<absl::StatusCode>(word >> kCodeShift);
-    error->message = !node->config.message().empty() ? node->config.message() : node->device_error;
-    return error;
-  };
-}
-
-}  // namespace
 
 absl::Status GraphLoader::TakeArena() {
   if (env_->cuda == nullptr) return absl::OkStatus();
@@ -97,6 +76,10 @@ absl::Status GraphLoader::MakeIpcPorts(LoadedGraph* loaded, Nanos deadline) {
   DriverStore store(stub_, part_.graph, attempt_, env_->token);
   const auto key = [](const std::string& worker) { return absl::StrCat("ipc/", worker); };
   if (!readers.empty()) {
+    // Before the reader looks, which it does once it has the offer.
+    if (IsCaptured(part_, me_)) {
+      WEFT_RETURN_IF_ERROR(PresetPlaces(part_, [this](const PlanEdge& e, uint64_t message) { return to_.at(e.dst_worker)->SlotMemory(e.id, message); }));
+    }
     WEFT_ASSIGN_OR_RETURN(const IpcOffer offer, IpcMapping::Offer(env_->cuda, held_->memory.get(), arena_->bytes() + kIpcProbeBytes));
     WEFT_RETURN_IF_ERROR(store.Set(key(WorkerName(part_, me_)), offer.ToString()));
   }
@@ -148,7 +131,10 @@ absl::Status GraphLoader::MakeIpcPorts(LoadedGraph* loaded, Nanos deadline) {
 
 absl::Status GraphLoader::StagePorts(LoadedGraph* loaded) {
   if (env_->cuda == nullptr) return absl::OkStatus();
-  const DeviceErrorFn error_of = UsesStatusWords(part_) ? DeviceErrors(part_) : DeviceErrorFn();
+  DeviceErrorFn error_of;
+  if (UsesStatusWords(part_)) {
+    error_of = [errors = std::make_shared<const DeviceErrors>(part_)](uint64_t word) { return errors->ErrorOf(word); };
+  }
   for (const PlanEdge& e : part_.edges) {
     if (e.transport != v1::SHM && e.transport != v1::GLOO && e.transport != v1::REMOTE) continue;
     const ShmEdgeSpec spec = ShmSpecOf(part_, e);

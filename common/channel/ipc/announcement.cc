@@ -1,5 +1,9 @@
 #include "common/channel/ipc/announcement.h"
 
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/device/cuda/api/kernels_api.h"
@@ -14,6 +18,19 @@ ShmEdgeSpec AnnouncementEdge(const ShmEdgeSpec& edge) {
   a.latency_s = 0;
   a.bandwidth = 0;
   return a;
+}
+
+void PresetAnnouncement(const Spec& spec, uint64_t offset, uint64_t status_offset, void* slot) {
+  IpcAnnouncement a;
+  a.offset = offset;
+  a.status_offset = status_offset;
+  a.bytes = spec.MaxBytes();
+  a.dtype = spec.dtype;
+  const Dims dims = spec.shape.MaxDims();
+  a.rank = static_cast<int32_t>(dims.size());
+  std::copy(dims.begin(), dims.end(), a.dims);
+  std::memcpy(slot, &a, sizeof a);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
 absl::Status CheckAnnouncement(const IpcAnnouncement& a, const ShmEdgeSpec& edge, uint64_t limit, Dims* dims) {

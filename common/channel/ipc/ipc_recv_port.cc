@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/channel/ipc/capture_ports.h"
 
 namespace weft {
 
@@ -81,6 +82,10 @@ void IpcRecvPort::Arrived(int64_t execution) {
     core_->waiting.pop_front();
   }
   header_->Release(execution);
+}
+
+absl::StatusOr<std::shared_ptr<CaptureRecvPort>> IpcRecvPort::ForCapture() {
+  return IpcCaptureRecvPort::Create(header_.get(), edge_, device_, memory_);
 }
 
 }  // namespace weft

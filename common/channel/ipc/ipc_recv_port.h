@@ -29,6 +29,7 @@ class IpcRecvPort : public RecvPort {
   bool ZeroCopy() const override { return false; }
   std::string WaitsFor() const override { return header_->WaitsFor(); }
   absl::Status closed() const override { return header_->closed(); }
+  absl::StatusOr<std::shared_ptr<CaptureRecvPort>> ForCapture() override;
 
   // Ends every wait of a stream for a value that will not come, by setting its flag. To be called, from any thread, when the edge is closed; afterwards
   // nothing waits. Whatever is copied then is garbage, in buffers that a failed graph does not read.

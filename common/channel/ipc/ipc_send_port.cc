@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/channel/ipc/capture_ports.h"
 
 namespace weft {
 namespace {
@@ -62,6 +63,10 @@ absl::StatusOr<EventRef> IpcSendPort::Send(int64_t execution, const Value& value
   header.tensor = Tensor(v1::U8, {static_cast<int64_t>(sizeof a)}, slot, nullptr);
   WEFT_RETURN_IF_ERROR(header_->Send(execution, header, nullptr).status());
   return EventRef(std::make_shared<IpcSendEvent>(header_->Released(), std::move(written), value.tensor));
+}
+
+absl::StatusOr<std::shared_ptr<CaptureSendPort>> IpcSendPort::ForCapture() {
+  return IpcCaptureSendPort::Create(header_.get(), edge_, device_, memory_, bytes_);
 }
 
 }  // namespace weft

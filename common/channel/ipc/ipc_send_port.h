@@ -23,6 +23,7 @@ class IpcSendPort : public SendPort {
   absl::StatusOr<EventRef> Send(int64_t execution, const Value& value, Stream* stream) override;
   std::string WaitsFor() const override { return header_->WaitsFor(); }
   absl::Status closed() const override { return header_->closed(); }
+  absl::StatusOr<std::shared_ptr<CaptureSendPort>> ForCapture() override;
 
  private:
   const std::unique_ptr<SendPort> header_;

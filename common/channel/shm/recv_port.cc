@@ -24,6 +24,7 @@ class ShmRecvPort::Ring {
   uint64_t slots() const { return static_cast<uint64_t>(spec_.slots); }
   shm::SlotControl* control(uint64_t number) const { return segment_->control(index_, number); }
   shm::EdgeRing* counts() const { return segment_->ring(index_); }
+  const void* payload(uint64_t number) const { return segment_->payload(index_, number); }
 
   // Whether message `number` lies in its slot. What cannot be there closes the segment.
   bool Came(uint64_t number) const {
@@ -213,6 +214,11 @@ void ShmRecvPort::Release(int64_t) {
   shm::EdgeRing* const counts = ring_->counts();
   counts->released.store(++released_, std::memory_order_seq_cst);
   if (counts->starved.load(std::memory_order_seq_cst) != 0) ring_->segment()->RingPeer();
+}
+
+absl::StatusOr<const void*> ShmRecvPort::Place(int ahead, size_t bytes) {
+  if (bytes > ring_->spec().bytes) return nullptr;
+  return ring_->payload(received_ + static_cast<uint64_t>(ahead));
 }
 
 std::string ShmRecvPort::WaitsFor() const {

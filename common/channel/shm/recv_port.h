@@ -27,6 +27,8 @@ class ShmRecvPort : public RecvPort {
   bool ZeroCopy() const override { return true; }
   std::string WaitsFor() const override;
   absl::Status closed() const override;
+  // The slot itself, for edges of planned size.
+  absl::StatusOr<const void*> Place(int ahead, size_t bytes) override;
 
  private:
   class Ring;

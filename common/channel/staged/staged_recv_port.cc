@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/channel/staged/capture_ports.h"
 
 namespace weft {
 
@@ -64,6 +65,10 @@ StagedRecvPort::StagedRecvPort(std::unique_ptr<RecvPort> inner, const ShmEdgeSpe
 
 StagedRecvPort::~StagedRecvPort() {
   for (const std::shared_ptr<Item>& item : items_) item->cancelled = true;
+}
+
+absl::StatusOr<std::shared_ptr<CaptureRecvPort>> StagedRecvPort::ForCapture() {
+  return StagedCaptureRecvPort::Create(inner_.get(), edge_, device_);
 }
 
 void StagedRecvPort::Pump() {

@@ -31,6 +31,7 @@ class StagedRecvPort : public RecvPort {
   bool ZeroCopy() const override { return false; }
   std::string WaitsFor() const override { return inner_->WaitsFor(); }
   absl::Status closed() const override { return inner_->closed(); }
+  absl::StatusOr<std::shared_ptr<CaptureRecvPort>> ForCapture() override;
 
  private:
   struct Item;

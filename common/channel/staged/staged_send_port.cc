@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/channel/staged/capture_ports.h"
 
 namespace weft {
 
@@ -95,6 +96,8 @@ class StagedSendPort::Core {
     return (!failure_.ok() || abandoned_ || !inner_->closed().ok()) && IsReady(item.copied);
   }
 
+  absl::StatusOr<std::shared_ptr<CaptureSendPort>> ForCapture() { return StagedCaptureSendPort::Create(inner_, edge_, device_); }
+
   void Abandon() { abandoned_ = true; }
   absl::Status closed() const { return failure_.ok() ? inner_->closed() : failure_; }
   std::string WaitsFor() const {
@@ -165,5 +168,6 @@ absl::StatusOr<EventRef> StagedSendPort::Send(int64_t execution, const Value& va
 
 std::string StagedSendPort::WaitsFor() const { return core_->WaitsFor(); }
 absl::Status StagedSendPort::closed() const { return core_->closed(); }
+absl::StatusOr<std::shared_ptr<CaptureSendPort>> StagedSendPort::ForCapture() { return core_->ForCapture(); }
 
 }  // namespace weft

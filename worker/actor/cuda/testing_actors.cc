@@ -68,9 +68,9 @@ class CudaFailActor : public Actor {
   absl::Status Call(int, CallContext& ctx, const std::vector<Tensor>& args, std::vector<Tensor>* outs) override {
     WEFT_RETURN_IF_ERROR(CheckCounts(kRun, args.size(), outs->size()));
     const auto& on = ctx.config().fail_on();
-    const bool now = on.empty() || std::find(on.begin(), on.end(), ctx.execution()) != on.end();
+    const auto now = [&] { return on.empty() || std::find(on.begin(), on.end(), ctx.execution()) != on.end(); };
     if (!ctx.config().on_device()) {
-      if (now) {
+      if (now()) {
         const std::string& message = ctx.config().message();
         return absl::InternalError(message.empty() ? kFailMessage : message);
       }
@@ -80,8 +80,8 @@ class CudaFailActor : public Actor {
     WEFT_ASSIGN_OR_RETURN(DeviceStatus* const status, StatusOf(ctx));
     const ExecutionNumber execution = ctx.execution_number();
     // A captured call runs for many executions, and its kernel must look for itself.
-    if (execution.counter != nullptr && !on.empty()) return LookFor(ctx, execution, status);
-    if (!now) return absl::OkStatus();
+    if (execution.counter != nullptr) return LookFor(ctx, execution, status);
+    if (!now()) return absl::OkStatus();
     return Launch(ctx, 0, execution, status);
   }
 

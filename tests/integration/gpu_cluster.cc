@@ -1,0 +1,342 @@
+#include "tests/integration/gpu_cluster.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/channel/ipc/announcement.h"
+#include "common/channel/ipc/ipc_mapping.h"
+#include "common/channel/ipc/ipc_recv_port.h"
+#include "common/channel/ipc/ipc_send_port.h"
+#include "common/channel/shm/hub.h"
+#include "common/channel/shm/recv_port.h"
+#include "common/channel/shm/send_port.h"
+#include "common/channel/staged/staged_recv_port.h"
+#include "common/channel/staged/staged_send_port.h"
+#include "common/device/fake/fake_device.h"
+#include "common/session/edge_trial.h"
+#include "worker/run/captured_places.h"
+#include "worker/run/device_errors.h"
+
+namespace weft {
+namespace {
+
+constexpr Nanos kPatience = 20 * kNanosPerSecond;
+
+bool Until(const std::function<bool()>& holds) {
+  const Nanos limit = Clock::Real()->Now() + kPatience;
+  while (!holds()) {
+    if (Clock::Real()->Now() > limit) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+ShmEdgeSpec SpecOf(const Plan& plan, const PlanEdge& e) {
+  ShmEdgeSpec s;
+  s.edge = e.id;
+  s.slots = e.slots;
+  s.bytes = e.bytes;
+  s.spec = e.spec;
+  s.name = EdgeName(plan, e);
+  s.src_worker = WorkerName(plan, e.src_worker);
+  s.dst_worker = WorkerName(plan, e.dst_worker);
+  s.rendezvous = e.rendezvous;
+  return s;
+}
+
+}  // namespace
+
+GpuCluster::GpuCluster(const Plan& plan, Options options) : plan_(plan), options_(std::move(options)) {}
+
+GpuCluster::~GpuCluster() {
+  for (auto& [id, place] : places_) {
+    if (place.run != nullptr) place.run->Fail(absl::CancelledError("the test is over"));
+  }
+  for (auto& [id, place] : places_) {
+    if (place.run != nullptr) Until([&run = place.run] { return run->Quiescent(); });
+  }
+  for (auto& [id, place] : places_) {
+    place.run = nullptr;
+    place.loaded = LoadedGraph();
+  }
+  inputs_.clear();
+  outputs_.clear();
+  for (auto& [id, place] : places_) {
+    place.locks.clear();
+    place.memory = nullptr;
+  }
+}
+
+std::string GpuCluster::Key(int32_t writer, int32_t reader) const { return absl::StrCat(WorkerName(plan_, writer), " to ", WorkerName(plan_, reader)); }
+
+absl::Status GpuCluster::MakePlace(int32_t id) {
+  Place& place = places_[id];
+  WEFT_ASSIGN_OR_RETURN(place.doorbell, Doorbell::Create());
+  WEFT_ASSIGN_OR_RETURN(place.hub, ShmHub::Create(place.doorbell.get()));
+  std::map<int32_t, std::vector<ShmEdgeSpec>> out;
+  for (const PlanEdge& e : plan_.edges) {
+    if (e.src_worker != id) continue;
+    if (e.transport == v1::SHM) out[e.dst_worker].push_back(SpecOf(plan_, e));
+    if (e.transport == v1::IPC) out[e.dst_worker].push_back(AnnouncementEdge(SpecOf(plan_, e)));
+  }
+  for (auto& [peer, edges] : out) {
+    WEFT_ASSIGN_OR_RETURN(place.to[peer], place.hub->Export(Key(id, peer), std::move(edges), HashAsNumber(plan_.hash)));
+  }
+  if (id == kClient) return absl::OkStatus();
+  const Plan& part = parts_[id] = PartOf(plan_, id);
+  if (plan_.workers[id].device == "cuda") {
+    place.fakes = std::make_unique<FakePlugin>(options_.fakes);
+    place.kernels = std::make_unique<FakeKernels>(&place.fakes->cuda);
+    WEFT_ASSIGN_OR_RETURN(place.cuda, CudaDevice::Create(place.fakes->plugin(place.kernels.get()), Clock::Real(), 0));
+    const size_t bytes = Arena::BytesFor(part);
+    WEFT_ASSIGN_OR_RETURN(place.memory, place.cuda->Allocate(bytes + kIpcProbeBytes));
+    place.loaded.arena = Arena::Over(place.memory, bytes);
+  } else {
+    FakeDevice::Options o;
+    o.seed = static_cast<uint64_t>(id) + 1;
+    place.cpu = std::make_unique<FakeDevice>(&clock_, o);
+  }
+  for (const PlanActor& a : part.actors) {
+    if (a.worker != id) continue;
+    WEFT_ASSIGN_OR_RETURN(place.loaded.actors[a.id], ActorRegistry::Std(place.device()->kind()).Make(a.cls, a.config, place.device()));
+  }
+  if (place.cuda != nullptr) {
+    WEFT_RETURN_IF_ERROR(PresetPlaces(part, [&](const PlanEdge& e, uint64_t message) { return place.to.at(e.dst_worker)->SlotMemory(e.id, message); }));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GpuCluster::Connect() {
+  for (auto& [id, place] : places_) {
+    for (auto& [peer, segment] : place.to) {
+      Place& reader = places_.at(peer);
+      WEFT_ASSIGN_OR_RETURN(reader.from[id], reader.hub->Import(place.hub->address(), Key(id, peer), Clock::Real()->Now() + kPatience));
+    }
+  }
+  for (auto& [id, place] : places_) {
+    if (place.cuda == nullptr) continue;
+    for (const auto& segments : {place.to, place.from}) {
+      for (const auto& [peer, segment] : segments) {
+        WEFT_ASSIGN_OR_RETURN(std::shared_ptr<void> lock, place.cuda->RegisterHost(segment->memory(), segment->memory_bytes()));
+        place.locks.push_back(std::move(lock));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GpuCluster::MakePorts(int32_t id) {
+  Place& place = places_.at(id);
+  DeviceErrorFn error_of;
+  if (id != kClient && UsesStatusWords(plan_)) {
+    error_of = [errors = std::make_shared<const DeviceErrors>(parts_.at(id))](uint64_t word) { return errors->ErrorOf(word); };
+  }
+  std::map<int32_t, std::shared_ptr<IpcMapping>> mappings;
+  for (const PlanEdge& e : plan_.edges) {
+    const ShmEdgeSpec spec = SpecOf(plan_, e);
+    if (e.transport != v1::SHM && e.transport != v1::IPC) return absl::UnimplementedError(absl::StrCat(EdgeName(plan_, e), " is neither shm nor ipc"));
+    const bool ipc = e.transport == v1::IPC;
+    if (e.src_worker == id) {
+      std::unique_ptr<SendPort> port;
+      WEFT_ASSIGN_OR_RETURN(port, ShmSendPort::Create(place.to.at(e.dst_worker), e.id, Clock::Real()));
+      if (ipc) {
+        port = std::make_unique<IpcSendPort>(std::move(port), spec, place.cuda.get(), place.memory, place.loaded.arena->bytes());
+      } else if (place.cuda != nullptr) {
+        WEFT_ASSIGN_OR_RETURN(port, StagedSendPort::Create(std::move(port), spec, place.cuda.get(), error_of));
+      }
+      if (id == kClient) {
+        inputs_.push_back({&e, std::move(port)});
+      } else {
+        place.loaded.senders[e.id] = std::move(port);
+      }
+    }
+    if (e.dst_worker == id) {
+      std::unique_ptr<RecvPort> port;
+      WEFT_ASSIGN_OR_RETURN(port, ShmRecvPort::Create(place.from.at(e.src_worker), ipc ? AnnouncementEdge(spec) : spec, Clock::Real()));
+      if (ipc) {
+        std::shared_ptr<IpcMapping>& mapping = mappings[e.src_worker];
+        if (mapping == nullptr) {
+          Place& writer = places_.at(e.src_worker);
+          WEFT_ASSIGN_OR_RETURN(const IpcOffer offer, IpcMapping::Offer(writer.cuda.get(), writer.memory.get(),
+                                                                        writer.loaded.arena->bytes() + kIpcProbeBytes));
+          WEFT_ASSIGN_OR_RETURN(mapping, IpcMapping::Open(place.cuda.get(), offer, spec.src_worker));
+        }
+        auto receiver = std::make_unique<IpcRecvPort>(std::move(port), spec, place.cuda.get(), mapping);
+        place.releasers.push_back(receiver->Releaser());
+        port = std::move(receiver);
+      } else if (place.cuda != nullptr) {
+        WEFT_ASSIGN_OR_RETURN(port, StagedRecvPort::Create(std::move(port), spec, place.cuda.get()));
+      }
+      if (id == kClient) {
+        outputs_.push_back({&e, std::move(port)});
+      } else {
+        place.loaded.receivers[e.id] = std::move(port);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GpuCluster::TryEdges() {
+  std::map<int32_t, std::unique_ptr<Stream>> streams;
+  for (auto& [id, place] : places_) {
+    if (id == kClient) continue;
+    WEFT_ASSIGN_OR_RETURN(streams[id], place.device()->NewStream(v1::LANE_SEND));
+  }
+  for (const PlanEdge& e : plan_.edges) {
+    SendPort* sender = nullptr;
+    RecvPort* receiver = nullptr;
+    for (Input& i : inputs_) sender = i.edge == &e ? i.port.get() : sender;
+    for (Output& o : outputs_) receiver = o.edge == &e ? o.port.get() : receiver;
+    if (sender == nullptr) sender = places_.at(e.src_worker).loaded.senders.at(e.id).get();
+    if (receiver == nullptr) receiver = places_.at(e.dst_worker).loaded.receivers.at(e.id).get();
+    WEFT_ASSIGN_OR_RETURN(const EventRef sent, sender->Send(kTrialExecution, TrialValue(e.id), streams[e.src_worker].get()));
+    if (!Until([&] { return receiver->Poll(kTrialExecution) == PortState::kReady; })) return absl::InternalError("no trial came");
+    Value value;
+    WEFT_ASSIGN_OR_RETURN(const EventRef came, receiver->Recv(kTrialExecution, Tensor(), &value, streams[e.dst_worker].get()));
+    if (!Until([&] { return IsReady(came) && IsReady(sent); })) return absl::InternalError("a trial does not end");
+    receiver->Release(kTrialExecution);
+    WEFT_RETURN_IF_ERROR(CheckTrialValue(value, e.id, EdgeName(plan_, e)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GpuCluster::Start() {
+  std::set<int32_t> used = {kClient};
+  for (const PlanOp& op : plan_.ops) used.insert(op.worker);
+  for (const int32_t id : used) WEFT_RETURN_IF_ERROR(MakePlace(id));
+  WEFT_RETURN_IF_ERROR(Connect());
+  for (const int32_t id : used) WEFT_RETURN_IF_ERROR(MakePorts(id));
+  WEFT_RETURN_IF_ERROR(TryEdges());
+  if (options_.before_load) options_.before_load(this);
+  for (auto& [id, place] : places_) {
+    if (id == kClient) continue;
+    place.loaded.plan = parts_.at(id);
+    place.loaded.admitted = [this] { return admitted_; };
+    place.loaded.close_links = [this, id = id](const absl::Status& why) { CloseLinks(id, why); };
+    place.loaded.link_health = [&place] {
+      for (const auto& segments : {place.to, place.from}) {
+        for (const auto& [peer, segment] : segments) {
+          if (segment->is_closed()) return segment->closed();
+        }
+      }
+      return absl::OkStatus();
+    };
+    GraphRun::Options o;
+    o.clock = Clock::Real();
+    o.device = place.device();
+    o.trace_capacity = options_.trace_capacity;
+    WEFT_ASSIGN_OR_RETURN(place.run, GraphRun::Create(std::move(place.loaded), o));
+  }
+  return absl::OkStatus();
+}
+
+void GpuCluster::CloseLinks(int worker, const absl::Status& why) {
+  Place& place = places_.at(worker);
+  if (place.closed_with.ok()) place.closed_with = why;
+  for (const auto& segments : {place.to, place.from}) {
+    for (const auto& [peer, segment] : segments) segment->Close(why);
+  }
+  for (const auto& release : place.releasers) release();
+}
+
+bool GpuCluster::StepWorkers() {
+  bool moved = false;
+  for (auto& [id, place] : places_) {
+    if (place.run != nullptr) moved |= place.run->Step();
+  }
+  return moved;
+}
+
+absl::Status GpuCluster::SendInputs(int64_t execution, const std::function<Value(const std::string&, int64_t)>& input) {
+  for (Input& i : inputs_) {
+    if (i.port->Poll(execution) != PortState::kReady) return absl::ResourceExhaustedError("no credit for an input");
+  }
+  for (Input& i : inputs_) {
+    WEFT_RETURN_IF_ERROR(i.port->Send(execution, input(i.edge->src, execution), nullptr).status());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> GpuCluster::TakeOutputs(std::vector<InProcessResult>* results) {
+  bool moved = false;
+  for (Output& o : outputs_) {
+    if (o.next > admitted_ || o.port->Poll(o.next) != PortState::kReady) continue;
+    Value value;
+    WEFT_ASSIGN_OR_RETURN(const EventRef event, o.port->Recv(o.next, Tensor(), &value, nullptr));
+    InProcessValue v;
+    if (value.error != nullptr) {
+      v.error = value.error->ToString();
+    } else {
+      WEFT_ASSIGN_OR_RETURN(v.tensor, Tensor::OnHost(value.tensor.dtype(), value.tensor.dims()));
+      std::memcpy(v.tensor.data(), value.tensor.data(), v.tensor.bytes());
+    }
+    (*results)[static_cast<size_t>(o.next - first_)][o.edge->dst] = std::move(v);
+    o.port->Release(o.next);
+    ++o.next;
+    moved = true;
+  }
+  return moved;
+}
+
+absl::StatusOr<std::vector<InProcessResult>> GpuCluster::Run(int64_t executions, int in_flight,
+                                                             const std::function<Value(const std::string&, int64_t)>& input) {
+  first_ = admitted_ + 1;
+  const int64_t end = first_ + executions;
+  std::vector<InProcessResult> results(static_cast<size_t>(executions));
+  const auto completed = [&] {
+    int64_t n = end;
+    for (const Output& o : outputs_) n = std::min(n, o.next);
+    for (auto& [id, place] : places_) {
+      if (place.run != nullptr) n = std::min(n, place.run->completed());
+    }
+    return n;
+  };
+  Nanos moved_at = Clock::Real()->Now();
+  while (completed() < end) {
+    bool moved = false;
+    while (admitted_ + 1 < end && admitted_ + 1 - completed() < in_flight) {
+      const absl::Status sent = SendInputs(admitted_ + 1, input);
+      if (absl::IsResourceExhausted(sent)) break;
+      WEFT_RETURN_IF_ERROR(sent);
+      ++admitted_;
+      moved = true;
+    }
+    moved |= StepWorkers();
+    WEFT_ASSIGN_OR_RETURN(const bool took, TakeOutputs(&results));
+    moved |= took;
+    for (auto& [id, place] : places_) {
+      if (place.run != nullptr && !place.run->failure().ok()) return place.run->failure();
+    }
+    const Nanos now = Clock::Real()->Now();
+    if (moved) {
+      moved_at = now;
+    } else if (now - moved_at > kPatience) {
+      return absl::InternalError(absl::StrCat("nothing moves: admitted ", admitted_ + 1, ", completed ", completed(), Views()));
+    } else {
+      std::this_thread::yield();
+    }
+  }
+  return results;
+}
+
+std::string GpuCluster::Views() const {
+  std::string text;
+  for (const auto& [id, place] : places_) {
+    if (place.run == nullptr) continue;
+    const v1::WorkerView v = place.run->Inspect();
+    for (const v1::LaneView& l : v.lane()) {
+      absl::StrAppend(&text, "\n  ", v.worker(), " ", LaneName(l.lane(), l.index()), ": ", l.state(), " ", l.op(), " execution ", l.execution(),
+                      ", waits for ", l.waits_for());
+    }
+    if (place.fakes != nullptr) absl::StrAppend(&text, "\n", place.fakes->cuda.State());
+  }
+  return text;
+}
+
+}  // namespace weft
