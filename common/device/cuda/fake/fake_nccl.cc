@@ -304,8 +304,9 @@ int FakeNccl::TryLaunch(const std::vector<Call>& calls) {
       const bool point_to_point = c.op.kind == FakeNcclOp::kSend || c.op.kind == FakeNcclOp::kRecv;
       connects |= comm->connected.insert(point_to_point ? c.op.peer : kCollectives).second;
     }
-    if (connects && options_.connect_polls > 0) {
-      comm->polls_left = options_.connect_polls;
+    const int polls = options_.launch_polls + (connects ? options_.connect_polls : 0);
+    if (polls > 0) {
+      comm->polls_left = polls;
       comm->waiting.push_back(by_comm[i].second);
       in_progress = true;
       continue;

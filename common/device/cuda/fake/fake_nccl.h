@@ -28,8 +28,10 @@ class FakeNccl : public NcclApi {
     // What the others learn of a rank whose process or communicator has gone: nothing, as over NVLink (what is under way stays so), or
     // kNcclRemoteError from GetAsyncError.
     bool report_dead_peers = false;
-    // The first use of a connection (a peer, or collectives) answers kNcclInProgress, so do this many calls of GetAsyncError, and only
-    // then the operation is put on its stream. 0: connections are there from the beginning.
+    // Every call outside of a group, and every GroupEnd, answers kNcclInProgress, so do this many calls of GetAsyncError, and only with
+    // the next one the operation is put on its stream: an event that is recorded before comes too early. 0: it is put there at once.
+    int launch_polls = 0;
+    // So many more at the first use of a connection (a peer, or collectives).
     int connect_polls = 0;
   };
 

@@ -314,6 +314,45 @@ TEST_CASE("fake nccl: the first use of a connection can take its time, and only 
   CHECK(*x == 12);
 }
 
+TEST_CASE("fake nccl: every launch can take its time: an event that is recorded before it has succeeded comes too early") {
+  FakePlugin::Options options;
+  options.nccl.launch_polls = 2;
+  RankSet set(2, options);
+  set.Join(1);
+  int *x = NewMemory<int>(&set[0].cuda(), 1), *y = NewMemory<int>(&set[1].cuda(), 1);
+  const auto early = NewEvent(&set[0].cuda()), late = NewEvent(&set[0].cuda());
+  for (int round = 0; round < 3; ++round) {
+    *x = round;
+    REQUIRE(set[0].nccl().Send(x, 1, kNcclInt32, 1, set[0].comm, set[0].stream) == kNcclInProgress);
+    REQUIRE(set[0].cuda().EventRecord(early, set[0].stream) == kCudaSuccess);
+    REQUIRE(set[0].Becomes(set[0].comm, kNcclSuccess));
+    REQUIRE(set[0].cuda().EventRecord(late, set[0].stream) == kCudaSuccess);
+    CHECK(Eventually([&] { return set[0].cuda().EventQuery(early) == kCudaSuccess; }));
+    CHECK(set[0].cuda().EventQuery(late) == kCudaNotReady);
+    REQUIRE(set[1].nccl().Recv(y, 1, kNcclInt32, 0, set[1].comm, set[1].stream) == kNcclInProgress);
+    CHECK(set[1].Becomes(set[1].comm, kNcclSuccess));
+    CHECK(set.Synchronize());
+    CHECK(*y == round);
+    CHECK(set[0].cuda().EventQuery(late) == kCudaSuccess);
+  }
+  // In a capture: polled before its end, it is part of the graph.
+  CudaGraphHandle graph[2];
+  CudaGraphExecHandle exec[2];
+  for (int r = 0; r < 2; ++r) {
+    int* const p = r == 0 ? x : y;
+    *p = r + 1;
+    REQUIRE(set[r].cuda().BeginCapture(set[r].stream) == kCudaSuccess);
+    REQUIRE(set[r].nccl().AllReduce(p, p, 1, kNcclInt32, kNcclSum, set[r].comm, set[r].stream) == kNcclInProgress);
+    REQUIRE(set[r].Becomes(set[r].comm, kNcclSuccess));
+    REQUIRE(set[r].cuda().EndCapture(set[r].stream, &graph[r]) == kCudaSuccess);
+    REQUIRE(set[r].cuda().GraphInstantiate(graph[r], &exec[r]) == kCudaSuccess);
+    REQUIRE(set[r].cuda().GraphLaunch(exec[r], set[r].stream) == kCudaSuccess);
+  }
+  CHECK(set.Synchronize());
+  CHECK(*x == 3);
+  CHECK(*y == 3);
+}
+
 TEST_CASE("fake nccl: calls on one communicator keep their order on different streams") {
   RankSet set(2, {});
   set.Join(1);
