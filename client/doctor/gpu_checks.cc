@@ -39,7 +39,7 @@ Finding Cuda(const HostFacts& host, const GpuFacts& f) {
   }
   if (!f.problem.empty()) {
     return Fail(name, absl::StrCat(versions, ": ", f.problem),
-                "see that nvidia-smi works for this user; in a container pass the GPUs through (--gpus all); check CUDA_VISIBLE_DEVICES");
+                "see that nvidia-smi works for this user, else install NVIDIA's driver; in a container pass the GPUs through (--gpus all); check CUDA_VISIBLE_DEVICES");
   }
   if (f.driver < f.runtime) {
     return Warn(name, versions, absl::StrCat("works within one major version of CUDA, but update the driver when you can"));

@@ -31,7 +31,10 @@ constexpr size_t kFlagBytes = 4096;
 constexpr size_t kReady = 0;
 constexpr size_t kRead = kSlots;
 constexpr int kMaxCtas = 16;
-constexpr int kPingPongs = 200;
+// Few enough to be queued on a stream that stands still.
+constexpr int kPingPongs = 64;
+// CUDA packs small allocations into blocks of this size, and a block is what other processes open.
+constexpr uint64_t kBlock = uint64_t{2} << 20;
 constexpr uint64_t kMostBytes = uint64_t{1} << 30;
 
 std::atomic_ref<uint32_t> Word(void* p, size_t i) { return std::atomic_ref<uint32_t>(static_cast<uint32_t*>(p)[i]); }
@@ -330,10 +333,10 @@ absl::StatusOr<ProbeServer::Json> ProbeServer::Expose(const Json& request) {
   WEFT_ASSIGN_OR_RETURN(const uint64_t bytes, Bytes(request));
   FreeExposed();
   void* p = nullptr;
-  WEFT_RETURN_IF_ERROR(Check(cuda_->Malloc(bytes, &p), absl::StrCat("allocating ", FormatBytes(bytes))));
+  WEFT_RETURN_IF_ERROR(Check(cuda_->Malloc(std::max(bytes, kBlock), &p), absl::StrCat("allocating ", FormatBytes(bytes))));
   exposed_ = static_cast<char*>(p);
   exposed_bytes_ = bytes;
-  WEFT_RETURN_IF_ERROR(Check(cuda_->Malloc(kFlagBytes, &p), "allocating flags"));
+  WEFT_RETURN_IF_ERROR(Check(cuda_->Malloc(kBlock, &p), "allocating flags"));
   flags_ = static_cast<char*>(p);
   void* host = nullptr;
   WEFT_RETURN_IF_ERROR(Check(cuda_->HostAlloc(bytes, &host), absl::StrCat("allocating ", FormatBytes(bytes), " of page-locked memory")));

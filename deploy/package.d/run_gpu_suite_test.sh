@@ -1,0 +1,99 @@
+#!/bin/bash
+# run-gpu-suite over programs that are made up: its table, its limits, and that nothing is left running, also after a signal.
+set -u
+suite="${1:-deploy/package.d/run-gpu-suite}"
+tmp="$(mktemp -d)"
+trap 'rm -rf "$tmp"' EXIT
+failures=0
+fail() {
+  echo "FAILED: $*"
+  failures=$((failures + 1))
+}
+within() {
+  local until=$(($(date +%s%N) + $1 * 1000000000))
+  shift
+  while ! eval "$*"; do
+    [ "$(date +%s%N)" -lt "$until" ] || return 1
+    sleep 0.05
+  done
+}
+# Not ended, and no zombie that whoever adopted it has not reaped yet.
+lives() { [ -e "/proc/$1" ] && ! grep -q '^State:[[:space:]]*Z' "/proc/$1/status" 2>/dev/null; }
+
+mkdir -p "$tmp/p/bin" "$tmp/path"
+cp "$suite" "$tmp/p/"
+cat > "$tmp/p/bin/weft" <<'S'
+#!/bin/sh
+[ -z "${NO_GPU:-}" ] || { echo '  "gpus": 0,'; exit 1; }
+case "$*" in *--json*) echo '  "gpus": 2,' ;; *) echo "all is well" ;; esac
+S
+cat > "$tmp/p/bin/weft-tests" <<S
+#!/bin/sh
+case "\$1" in
+  "[gpu]") [ "\$WEFT_TEST_GPUS" = 2 ] && echo "All tests passed (7 assertions in 3 test cases)" ;;
+  "daemons: *") echo "test cases: 2 | 1 passed | 1 failed"; echo "pipe \$CUDA_MPS_PIPE_DIRECTORY" > "$tmp/pipe"; exit 1 ;;
+esac
+S
+cat > "$tmp/p/bin/weft-gpu-bench" <<S
+#!/bin/sh
+case "\$*" in
+  latency) echo "RESULT a copy | 5 us | <= 6 us | ok"; echo "RESULT a launch | 9 us | <= 8 us | no" ;;
+  copies) sleep 1000 & echo \$! > "$tmp/left" ;;
+  "overlap --transport shm") exec sleep 1000 ;;
+esac
+S
+# CUDA MPS: a control daemon that runs until it is told to quit.
+cat > "$tmp/path/nvidia-cuda-mps-control" <<S
+#!/bin/sh
+if [ "\${1:-}" = -d ]; then
+  cp /bin/sleep "$tmp/path/nvidia-cuda-mps-server"
+  "$tmp/path/nvidia-cuda-mps-server" 1000 > /dev/null 2>&1 &
+  echo \$! > "$tmp/mps"
+  exit 0
+fi
+read -r word && [ "\$word" = quit ] && kill "\$(cat "$tmp/mps")"
+S
+chmod +x "$tmp"/p/bin/* "$tmp"/path/*
+# Limits of this test's seconds, not of minutes.
+sed -i 's/^  part overlap-shm 30 /  part overlap-shm 1 /' "$tmp/p/run-gpu-suite"
+unset OUT CUDA_MPS_PIPE_DIRECTORY
+export PATH="$tmp/path:/usr/bin:/bin"
+
+"$tmp/p/run-gpu-suite" --out "$tmp/out" > "$tmp/said" 2>&1
+[ $? = 1 ] || fail "parts failed, so the code should be 1"
+expect() { grep -qE "$1" "$tmp/said" || fail "no line \"$1\" in: $(cat "$tmp/said")"; }
+expect '^doctor \| exit code 0, [0-9.]+ s \| nothing fails \| ok$'
+expect '^gpu-tests \| All tests passed \(7 assertions in 3 test cases\), [0-9.]+ s \| all cases pass \| ok$'
+expect '^a copy \| 5 us \| <= 6 us \| ok$'
+expect '^a launch \| 9 us \| <= 8 us \| no$'
+expect '^copies \| left 1 processes running \| none is left \| no$'
+expect '^overlap-shm \| did not end within 1 s, .* \| no$'
+expect '^integration \| test cases: 2 \| 1 passed \| 1 failed, .*integration.log \| all cases pass \| no$'
+expect '^run-gpu-suite: [0-9]+ s, 4 not ok$'
+grep -qF 'latency |' "$tmp/said" && fail "a part with rows of its own needs none"
+[ "$(sed -n 's/^pipe //p' "$tmp/pipe")" != "" ] || fail "the part did not run under MPS"
+lives "$(cat "$tmp/left")" && fail "what a part left is running"
+lives "$(cat "$tmp/mps")" && fail "MPS is running"
+[ -e "$(sed -n 's/^pipe //p' "$tmp/pipe")" ] && fail "the pipe directory is left"
+
+"$tmp/p/run-gpu-suite" --out "$tmp/out" --only doctor,gpu-tests > "$tmp/said" 2>&1 || fail "--only: $(cat "$tmp/said")"
+expect '^run-gpu-suite: [0-9]+ s, 0 not ok$'
+grep -q copies "$tmp/said" && fail "--only runs more"
+
+# A signal: everything ends with it, MPS too.
+cat > "$tmp/p/bin/weft-tests" <<S
+#!/bin/sh
+[ "\$1" != "daemons: *" ] || { echo \$\$ > "$tmp/running"; exec sleep 1000; }
+S
+"$tmp/p/run-gpu-suite" --out "$tmp/out" --only integration > "$tmp/said" 2>&1 &
+pid=$!
+within 20 '[ -s "$tmp/running" ]' || fail "the part does not start: $(cat "$tmp/said")"
+kill -TERM "$pid"
+within 20 '! lives "$pid"' || fail "it does not end on SIGTERM"
+lives "$(cat "$tmp/running")" && fail "the part outlives it"
+lives "$(cat "$tmp/mps")" && fail "MPS outlives it"
+
+NO_GPU=1 "$tmp/p/run-gpu-suite" --out "$tmp/out" > "$tmp/said" 2>&1 && fail "without a GPU it should fail"
+expect 'no GPU can be used here'
+[ "$failures" = 0 ] || exit 1
+echo "all is as it should be"
