@@ -39,6 +39,7 @@ absl::Status GraphRun::Prepare() {
   for (const LocalLane& l : program_.lanes) {
     Lane lane;
     WEFT_ASSIGN_OR_RETURN(lane.stream, device_->NewStream(l.kind));
+    lane.in_order = device_->Polls() && l.kind == v1::LANE_COMPUTE;
     lane.since = now;
     lanes_.push_back(std::move(lane));
   }
@@ -155,10 +156,23 @@ bool GraphRun::StepCaptured() {
 }
 
 bool GraphRun::CompleteFront(Lane* lane) {
-  if (lane->outstanding.empty() || !IsReady(lane->outstanding.front().event)) return false;
-  const Outstanding o = lane->outstanding.front();
-  lane->outstanding.erase(lane->outstanding.begin());
-  Complete(o, lane);
+  std::deque<Outstanding>& queue = lane->outstanding;
+  if (queue.empty()) return false;
+  size_t done = 0;
+  if (lane->in_order && queue.size() > 1) {
+    // One question to the device instead of one for each op.
+    for (size_t i = queue.size(); i > 1 && done == 0; --i) {
+      if (queue[i - 1].event == nullptr) continue;
+      if (!IsReady(queue[i - 1].event)) break;
+      done = i;
+    }
+  }
+  if (done == 0 && !IsReady(queue.front().event)) return false;
+  for (done = std::max<size_t>(done, 1); done > 0; --done) {
+    const Outstanding o = std::move(queue.front());
+    queue.pop_front();
+    Complete(o, lane);
+  }
   return true;
 }
 
@@ -180,6 +194,7 @@ bool GraphRun::WaitHolds(const LocalWait& w, int64_t k, Stream* stream) const {
   const int64_t needed = k - w.distance;  // executions 0..needed of w.op must be done
   const OpState& s = state_[w.op];
   if (s.done > needed) return true;
+  if (w.same_lane && device_->Polls()) return s.issued > needed;
   if (s.issued <= needed || s.events.empty()) return false;
   const EventRef& e = s.events[needed - s.done];
   if (!device_->CanWaitFor(e)) return false;

@@ -109,7 +109,8 @@ class GraphRun {
     std::unique_ptr<Stream> stream;
     int64_t execution = 0;  // of the head
     size_t position = 0;    // of the head in LocalLane::ops
-    std::vector<Outstanding> outstanding;  // oldest first
+    std::deque<Outstanding> outstanding;  // oldest first
+    bool in_order = false;  // the device ends its ops in the order of issue, so the end of one is that of all before it
     Nanos since = 0;        // last issue or completion
   };
 

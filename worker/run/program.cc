@@ -40,6 +40,12 @@ class Builder {
       if (op.worker == part_.part_of) WEFT_RETURN_IF_ERROR(Add(op));
     }
     for (size_t i = 0; i < program_.ops.size(); ++i) FindReaders(static_cast<int>(i));
+    for (LocalOp& op : program_.ops) {
+      for (LocalWait& w : op.waits) {
+        const PlanOp& from = *program_.ops[w.op].plan;
+        w.same_lane = op.plan->kind == v1::COMPUTE && from.kind == v1::COMPUTE && op.plan->lane_index == from.lane_index;
+      }
+    }
     return std::move(program_);
   }
 
@@ -78,7 +84,7 @@ class Builder {
       if (it == index_.end()) return Bad(op, absl::StrCat("waits for op ", w.op, ", which this worker does not have"));
       if (w.distance < 0) return Bad(op, absl::StrCat("wait distance ", w.distance, " is negative"));
       if (w.distance == 0 && it->second >= self) return Bad(op, absl::StrCat("waits for the later op ", w.op));
-      local.waits.push_back({it->second, w.distance, w.reason});
+      local.waits.push_back({it->second, w.distance, w.reason, false});
     }
     const auto key = std::make_pair(static_cast<int>(op.lane), op.lane_index);
     const auto [lane, fresh] = lanes_.emplace(key, static_cast<int>(program_.lanes.size()));

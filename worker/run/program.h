@@ -14,6 +14,7 @@ struct LocalWait {
   int op = -1;  // index into Program::ops
   int distance = 0;
   WaitReason reason = v1::PlanWait::DATA;
+  bool same_lane = false;  // of two COMPUTEs: a device that queues keeps their order by itself
 };
 
 struct LocalArg {
