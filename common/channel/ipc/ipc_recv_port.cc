@@ -11,6 +11,7 @@
 namespace weft {
 
 void IpcRecvPort::SetReady(const Value& announcement) {
+  if (!announcement.tensor.defined()) return;
   std::atomic_ref<uint32_t>(announcement.tensor.as<IpcAnnouncement>()->ready).store(1, std::memory_order_release);
 }
 
@@ -31,7 +32,14 @@ absl::StatusOr<EventRef> IpcRecvPort::Recv(int64_t execution, const Tensor& buff
   const auto refuse = [&](TaskErrorRef error) {
     out->tensor = Tensor();
     out->error = std::move(error);
-    header_->Release(execution);
+    // Slots go back in order: this one not before those whose values are still being copied.
+    bool first = false;
+    {
+      MutexLock lock(&core_->mu);
+      first = core_->waiting.empty();
+      if (!first) core_->waiting.push_back({execution, Value()});
+    }
+    if (first) header_->Release(execution);
     return EventRef();
   };
   if (header.error != nullptr) return refuse(header.error);
@@ -77,7 +85,7 @@ absl::StatusOr<EventRef> IpcRecvPort::Recv(int64_t execution, const Tensor& buff
 void IpcRecvPort::Arrived(int64_t execution) {
   {
     MutexLock lock(&core_->mu);
-    // Not there: it came as an error, whose slot is given back.
+    // Not there: it came as an error, whose slot was given back at once.
     if (core_->waiting.empty() || core_->waiting.front().first != execution) return;
     core_->waiting.pop_front();
   }

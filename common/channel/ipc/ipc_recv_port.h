@@ -40,7 +40,7 @@ class IpcRecvPort : public RecvPort {
   struct Core {
     Mutex mu;
     bool released WEFT_GUARDED_BY(mu) = false;
-    std::deque<std::pair<int64_t, Value>> waiting WEFT_GUARDED_BY(mu);  // execution and its announcement
+    std::deque<std::pair<int64_t, Value>> waiting WEFT_GUARDED_BY(mu);  // execution and its announcement; none: an error in its turn
   };
   static void SetReady(const Value& announcement);
 
