@@ -24,6 +24,8 @@ constexpr int32_t kMaxSlots = 4096;
 constexpr int32_t kMaxLanes = 8;
 // Largest number of workers of one plan.
 constexpr int32_t kMaxWorkers = 65536;
+// Largest number of members of one collective: each has a connection to every other, on which headers are exchanged.
+constexpr size_t kMaxGroupRanks = 64;
 
 using OpKind = v1::OpKind;
 using LaneKind = v1::LaneKind;

@@ -120,6 +120,7 @@ class Checker {
     if (!v1::ReduceOp_IsValid(g.reduce)) return bad("unknown reduction");
     if (g.transport != v1::GLOO && g.transport != v1::NCCL) return bad("transport is neither GLOO nor NCCL");
     if (g.members.empty()) return bad("no members");
+    if (g.members.size() > kMaxGroupRanks) return bad(absl::StrCat(g.members.size(), " members: at most ", kMaxGroupRanks));
     if (g.member_nodes.size() != g.members.size()) return bad("not one node name per member");
     std::vector<int32_t> sorted = g.members;
     std::sort(sorted.begin(), sorted.end());

@@ -267,6 +267,9 @@ TEST_CASE("what indexing relies on is checked, and the message names the place")
   CHECK(error([](Plan* p) { p->edges[1].emulate_latency_s = -1; }).find("edge 1: emulated latency") != std::string::npos);
   CHECK(error([](Plan* p) { p->edges[0].slots = 0; }).find("edge 0: slots 0") != std::string::npos);
   CHECK(error([](Plan* p) { p->groups[0].members[1] = 0; }).find("collective grads: two members on one worker") != std::string::npos);
+  CHECK(error([](Plan* p) {
+          p->groups[0].members.resize(65);
+        }).find("collective grads: 65 members: at most 64") != std::string::npos);
   CHECK(error([](Plan* p) { p->groups[0].root_rank = 2; }).find("collective grads: root is no member") != std::string::npos);
   CHECK(error([](Plan* p) { p->groups[0].member_nodes.pop_back(); }).find("not one node name per member") != std::string::npos);
   CHECK(error([](Plan* p) { p->nodes[0].actor = 9; }).find("node make0: no actor 9") != std::string::npos);

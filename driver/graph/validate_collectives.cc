@@ -2,6 +2,7 @@
 
 #include <unordered_map>
 
+#include "common/plan/plan.h"
 #include "driver/graph/validation.h"
 
 namespace weft {
@@ -50,6 +51,9 @@ void CheckOp(Validation* v, int c) {
     out.reduce = collective.reduce();
   }
   if (collective.member_size() == 0) bad("it has no member; add at least one");
+  if (static_cast<size_t>(collective.member_size()) > kMaxGroupRanks) {
+    bad("it has ", collective.member_size(), " members, at most ", kMaxGroupRanks, " are possible; combine in two steps, by groups and then between them");
+  }
   if (collective.op() != v1::BROADCAST && !collective.root().empty()) bad("root is for BROADCAST only; remove it");
 }
 

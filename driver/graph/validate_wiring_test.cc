@@ -138,6 +138,10 @@ TEST_CASE("bad collectives") {
   bad("op: ALL_GATHER root: \"a\"" + two, {"collective \"k\"", "root"});
   bad("op: BROADCAST root: \"c\"" + two, {"collective \"k\"", "root \"c\"", "not the node of a member"});
   bad("op: ALL_GATHER", {"collective \"k\"", "no member"});
+  std::string many;
+  for (int i = 0; i < 65; ++i) many += " member { node: \"a\" }";
+  CHECK_THAT(std::string(Run("collective { name: \"k\" op: ALL_GATHER" + many + " }").status().message()),
+             Contains("collective \"k\": it has 65 members, at most 64 are possible"));
   bad("op: ALL_GATHER member { } member { node: \"b\" }", {"collective \"k\"", "member 0 names no node"});
   bad("op: ALL_GATHER member { node: \"aa\" } member { node: \"b\" }",
       {"collective \"k\"", "member 0", "did you mean \"a\""});

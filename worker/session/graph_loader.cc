@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/channel/ipc/announcement.h"
+#include "common/channel/nccl/announcement.h"
 #include "common/channel/shm/recv_port.h"
 #include "common/channel/shm/send_port.h"
 #include "common/session/client_edges.h"
@@ -76,11 +77,13 @@ absl::Status GraphLoader::Prepare() {
     }
     actors_[a.id] = *std::move(actor);
   }
+  WEFT_RETURN_IF_ERROR(TakeBudget());
   WEFT_RETURN_IF_ERROR(TakeArena());
   std::map<int32_t, std::vector<ShmEdgeSpec>> out;
   for (const PlanEdge& e : part_.edges) {
     if (e.src_worker == me_ && e.transport == v1::SHM) out[e.dst_worker].push_back(ShmSpecOf(part_, e));
     if (e.src_worker == me_ && e.transport == v1::IPC) out[e.dst_worker].push_back(AnnouncementEdge(ShmSpecOf(part_, e)));
+    if (e.src_worker == me_ && e.transport == v1::NCCL && SameHost(e)) out[e.dst_worker].push_back(NcclHeaderSpec(ShmSpecOf(part_, e)));
   }
   for (auto& [peer, edges] : out) {
     WEFT_ASSIGN_OR_RETURN(std::shared_ptr<ShmSegment> segment,
@@ -95,6 +98,7 @@ absl::Status GraphLoader::ImportSegments(const v1::Connect& peers, Nanos deadlin
   std::set<int32_t> from;
   for (const PlanEdge& e : part_.edges) {
     if (e.dst_worker == me_ && (e.transport == v1::SHM || e.transport == v1::IPC)) from.insert(e.src_worker);
+    if (e.dst_worker == me_ && e.transport == v1::NCCL && SameHost(e)) from.insert(e.src_worker);
   }
   if (env_->driver_host_id == env_->host_id) from.insert(kClient);  // it carries admission, also without input edges
   for (const int32_t peer : from) {
@@ -152,8 +156,10 @@ absl::StatusOr<LoadedGraph> GraphLoader::Connect(const v1::Connect& peers) {
   WEFT_RETURN_IF_ERROR(MakeGlooPorts(&loaded, deadline));
   WEFT_RETURN_IF_ERROR(StagePorts(&loaded));
   WEFT_RETURN_IF_ERROR(MakeIpcPorts(&loaded, deadline));
+  WEFT_RETURN_IF_ERROR(MakeNcclPorts(&loaded, deadline));
   WEFT_RETURN_IF_ERROR(MakeGroups(&loaded, deadline));
   WEFT_RETURN_IF_ERROR(TryEdges(&loaded, deadline));
+  WEFT_RETURN_IF_ERROR(TryGroups(&loaded, deadline));
   loaded.actors = std::move(actors_);
   if (const auto client = from_.find(kClient); client != from_.end()) {
     loaded.admitted = [segment = client->second] { return segment->admitted(); };

@@ -39,9 +39,6 @@ absl::Status GraphLoader::MakeGlooPorts(LoadedGraph* loaded, Nanos deadline) {
   std::map<std::pair<int32_t, int32_t>, std::vector<const PlanEdge*>> pairs;
   for (const PlanEdge& e : part_.edges) {
     if (e.transport == v1::GLOO) pairs[{e.src_worker, e.dst_worker}].push_back(&e);
-    if (e.transport == v1::NCCL) {
-      return absl::UnimplementedError(absl::StrCat(EdgeName(part_, e), ": this worker has no ", v1::Transport_Name(e.transport)));
-    }
   }
   for (const auto& [pair, edges] : pairs) {
     const auto [src, dst] = pair;
@@ -102,8 +99,9 @@ absl::Status GraphLoader::MakeRemotePorts(LoadedGraph* loaded, Nanos deadline) {
 
 absl::Status GraphLoader::MakeGroups(LoadedGraph* loaded, Nanos deadline) {
   for (const PlanGroup& g : part_.groups) {
-    if (g.transport != v1::GLOO) {
-      return absl::UnimplementedError(absl::StrCat("collective ", g.name, ": this worker has no communicator for ", v1::Transport_Name(g.transport)));
+    if (g.transport == v1::NCCL) {
+      WEFT_RETURN_IF_ERROR(MakeNcclGroup(g, loaded, deadline));
+      continue;
     }
     WEFT_ASSIGN_OR_RETURN(std::shared_ptr<GlooMesh> mesh, Mesh(absl::StrCat("collective ", g.name), g.members, deadline));
     GroupInfo info;
