@@ -170,7 +170,7 @@ absl::Status GpuCluster::MakePorts(int32_t id) {
         place.releasers.push_back(receiver->Releaser());
         port = std::move(receiver);
       } else if (place.cuda != nullptr) {
-        WEFT_ASSIGN_OR_RETURN(port, StagedRecvPort::Create(std::move(port), spec, place.cuda.get()));
+        WEFT_ASSIGN_OR_RETURN(port, StagedRecvPort::Create(std::move(port), spec, place.cuda.get(), e.bytes > 0));
       }
       if (id == kClient) {
         outputs_.push_back({&e, std::move(port)});

@@ -143,7 +143,7 @@ absl::Status GraphLoader::StagePorts(LoadedGraph* loaded) {
       WEFT_ASSIGN_OR_RETURN(port, StagedSendPort::Create(std::move(port), spec, env_->cuda, error_of));
     } else {
       std::unique_ptr<RecvPort>& port = loaded->receivers[e.id];
-      WEFT_ASSIGN_OR_RETURN(port, StagedRecvPort::Create(std::move(port), spec, env_->cuda));
+      WEFT_ASSIGN_OR_RETURN(port, StagedRecvPort::Create(std::move(port), spec, env_->cuda, e.transport == v1::SHM && e.bytes > 0));
     }
   }
   return absl::OkStatus();

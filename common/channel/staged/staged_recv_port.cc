@@ -19,9 +19,12 @@ struct StagedRecvPort::Item {
   bool started = false;
   bool cancelled = false;  // the port is gone, `out` may be too
   EventRef copied;         // nullptr: nothing was copied
+  bool reachable = false;  // the host's value may be given as it is
+  bool in_place = false;   // it was, and its slot is in use until it is released
 
   bool HostReady() const { return IsReady(host_event); }
   bool Done() const { return started && IsReady(copied); }
+  bool SlotFree() const { return Done() && !in_place; }
 };
 
 // A receive whose value the host does not have yet.
@@ -48,8 +51,9 @@ class StagedRecvPort::StagedEvent : public Event {
 };
 
 absl::StatusOr<std::unique_ptr<StagedRecvPort>> StagedRecvPort::Create(std::unique_ptr<RecvPort> inner, const ShmEdgeSpec& edge,
-                                                                       CudaDevice* device) {
-  std::unique_ptr<StagedRecvPort> port(new StagedRecvPort(std::move(inner), edge, device));
+                                                                       CudaDevice* device,
+                                                                       bool reachable) {
+  std::unique_ptr<StagedRecvPort> port(new StagedRecvPort(std::move(inner), edge, device, reachable));
   if (!port->inner_->ZeroCopy() && edge.bytes > 0) {
     for (int i = 0; i < edge.slots; ++i) {
       absl::StatusOr<std::shared_ptr<void>> memory = device->AllocateHost(edge.bytes);
@@ -60,8 +64,8 @@ absl::StatusOr<std::unique_ptr<StagedRecvPort>> StagedRecvPort::Create(std::uniq
   return port;
 }
 
-StagedRecvPort::StagedRecvPort(std::unique_ptr<RecvPort> inner, const ShmEdgeSpec& edge, CudaDevice* device)
-    : inner_(std::move(inner)), edge_(edge), device_(device) {}
+StagedRecvPort::StagedRecvPort(std::unique_ptr<RecvPort> inner, const ShmEdgeSpec& edge, CudaDevice* device, bool reachable)
+    : inner_(std::move(inner)), edge_(edge), device_(device), reachable_(reachable) {}
 
 StagedRecvPort::~StagedRecvPort() {
   for (const std::shared_ptr<Item>& item : items_) item->cancelled = true;
@@ -72,7 +76,7 @@ absl::StatusOr<std::shared_ptr<CaptureRecvPort>> StagedRecvPort::ForCapture() {
 }
 
 void StagedRecvPort::Pump() {
-  while (!items_.empty() && items_.front()->Done()) {
+  while (!items_.empty() && items_.front()->SlotFree()) {
     inner_->Release(items_.front()->execution);
     items_.pop_front();
   }
@@ -94,6 +98,11 @@ void StagedRecvPort::Start(Item* item, const ShmEdgeSpec& edge, CudaDevice* devi
     item->out->error = EdgeError(edge, item->execution, why);
   };
   const Tensor& from = item->host.tensor;
+  if (item->reachable && status == nullptr && from.bytes() <= kInPlaceBytes && item->buffer.defined() && from.bytes() <= item->buffer.bytes()) {
+    item->in_place = true;
+    item->out->tensor = from;
+    return;
+  }
   Tensor to;
   if (item->buffer.defined()) {
     if (from.bytes() > item->buffer.bytes()) {
@@ -126,6 +135,7 @@ absl::StatusOr<EventRef> StagedRecvPort::Recv(int64_t execution, const Tensor& b
   item->buffer = buffer;
   item->out = out;
   item->stream = stream->native();
+  item->reachable = reachable_;
   Tensor staging;
   if (!staging_.empty()) {
     const std::shared_ptr<void>& memory = staging_[received_ % staging_.size()];
@@ -137,6 +147,13 @@ absl::StatusOr<EventRef> StagedRecvPort::Recv(int64_t execution, const Tensor& b
   if (!item->HostReady()) return EventRef(std::make_shared<StagedEvent>(std::move(item), edge_, device_));
   Start(item.get(), edge_, device_);
   return item->copied;
+}
+
+void StagedRecvPort::Release(int64_t execution) {
+  for (const std::shared_ptr<Item>& item : items_) {
+    if (item->execution == execution) item->in_place = false;
+  }
+  Pump();
 }
 
 }  // namespace weft
