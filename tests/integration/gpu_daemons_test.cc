@@ -1,0 +1,308 @@
+// Graphs over real worker processes on GPUs, or on GPUs that the CPU plays where $WEFT_TEST_DEVICE does not say otherwise: every transport, small and
+// large values, both ways at once, errors, thousands of executions.
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <deque>
+#include <fstream>
+#include <functional>
+
+#include "absl/strings/str_cat.h"
+#include "tests/integration/daemons.h"
+
+namespace weft {
+namespace {
+
+// Real GPUs where the environment names them, otherwise played ones.
+std::string Gpu(int i) {
+  const char* device = getenv("WEFT_TEST_DEVICE");
+  if (device == nullptr || std::string(device).rfind("cuda", 0) != 0) return "fake-cuda";
+  const char* gpus = getenv("WEFT_TEST_GPUS");
+  return absl::StrCat("cuda:", i % (gpus == nullptr ? 1 : std::max(1, atoi(gpus))));
+}
+bool Real() { return Gpu(0) != "fake-cuda"; }
+
+void Need(const absl::Status& s) {
+  INFO(s.message());
+  REQUIRE(s.ok());
+}
+
+v1::Actor* AddActor(v1::Graph* g, const std::string& name, const std::string& cls, const std::string& worker) {
+  v1::Actor* a = g->add_actor();
+  a->set_name(name);
+  a->set_class_(cls);
+  a->set_worker(worker);
+  return a;
+}
+
+v1::Node* AddNode(v1::Graph* g, const std::string& name, const std::string& actor, const std::string& method, const std::vector<std::string>& args = {}) {
+  v1::Node* n = g->add_node();
+  n->set_name(name);
+  n->set_actor(actor);
+  n->set_method(method);
+  for (const std::string& a : args) n->add_arg()->set_node(a);
+  return n;
+}
+
+void Carry(v1::Graph* g, const std::string& from, const std::string& to, v1::Transport transport) {
+  v1::Edge* e = g->add_edge();
+  e->set_from(from);
+  e->set_to(to);
+  e->set_transport(transport);
+}
+
+void Give(v1::Graph* g, const std::string& name, const std::string& node) {
+  v1::Output* o = g->add_output();
+  o->set_name(name);
+  o->set_node(node);
+}
+
+// Runs `executions` with as many in flight as the graph allows; `check` sees each result in order.
+void RunAll(Client* client, const v1::Graph& g, int executions, const std::function<void(const ExecutionResult&)>& check) {
+  Client::CompileOptions compile;
+  compile.trace = false;
+  Need(client->Compile(g, compile).status());
+  {
+    SessionOptions options;
+    options.graph = g.name();
+    options.deadline_s = 60;
+    auto session = client->OpenSession(options);
+    Need(session.status());
+    std::deque<ClientSession::Handle> flying;
+    for (int submitted = 0; submitted < executions || !flying.empty();) {
+      if (submitted < executions && static_cast<int>(flying.size()) < (*session)->max_in_flight()) {
+        auto h = (*session)->Submit({});
+        Need(h.status());
+        flying.push_back(*h);
+        ++submitted;
+        continue;
+      }
+      auto r = (*session)->Wait(flying.front(), 60);
+      Need(r.status());
+      flying.pop_front();
+      check(*r);
+    }
+  }
+  Need(client->Teardown(g.name()));
+}
+
+// w0 makes values of `bytes`, all elements the execution's number; w1 finds their smallest and largest element.
+v1::Graph Stream(const std::string& name, v1::Transport transport, int64_t bytes, int in_flight) {
+  v1::Graph g;
+  g.set_name(name);
+  v1::Actor* source = AddActor(&g, "source", "std.Source", "w0");
+  source->mutable_config()->set_dtype(v1::F32);
+  source->mutable_config()->set_shape(absl::StrCat("[", bytes / 4, "]"));
+  source->mutable_config()->set_fill("execution");
+  AddActor(&g, "sink", "std.Math", "w1");
+  AddNode(&g, "make", "source", "make");
+  for (const char* how : {"min", "max"}) {
+    AddNode(&g, how, "sink", "reduce", {"make"})->mutable_config()->set_reduce(how);
+    Carry(&g, "make", how, transport);
+    Give(&g, how, how);
+  }
+  g.mutable_options()->set_max_in_flight(in_flight);
+  return g;
+}
+
+void CheckStream(const ExecutionResult& r) {
+  REQUIRE(r.ok());
+  CHECK(ElementAsDouble(r.outputs.at("min"), 0) == static_cast<double>(r.execution));
+  CHECK(ElementAsDouble(r.outputs.at("max"), 0) == static_cast<double>(r.execution));
+}
+
+int64_t ResidentKiB(pid_t pid) {
+  std::ifstream in(absl::StrCat("/proc/", pid, "/statm"));
+  int64_t size = 0, resident = 0;
+  in >> size >> resident;
+  return resident * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+TEST_CASE("gpu daemons: values of 4 bytes to a gibibyte over ipc and nccl, whole and in order") {
+  Daemons cluster({"h0", "h0"}, "h0", {Gpu(0), Gpu(1)});
+  const auto client = cluster.Dial();
+  std::vector<int64_t> sizes = {4, 4096, 1 << 20, 16 << 20};
+  if (Real()) sizes.insert(sizes.end(), {int64_t{256} << 20, int64_t{1} << 30});
+  for (const v1::Transport t : {v1::IPC, v1::NCCL}) {
+    for (const int64_t bytes : sizes) {
+      INFO(v1::Transport_Name(t) << " " << bytes);
+      // Between two processes of one GPU NCCL goes through sockets.
+      if (t == v1::NCCL && bytes > (int64_t{256} << 20) && getenv("WEFT_TEST_GPUS") == nullptr) continue;
+      RunAll(client.get(), Stream(absl::StrCat(v1::Transport_Name(t), "-", bytes), t, bytes, 4), bytes > (64 << 20) ? 4 : 8, CheckStream);
+    }
+  }
+}
+
+TEST_CASE("gpu daemons: values from a CPU worker and back to one, over shared memory") {
+  Daemons cluster({"h0", "h0", "h0"}, "h0", {"cpu", Gpu(1), "cpu"});
+  const auto client = cluster.Dial();
+  for (const int64_t bytes : {int64_t{4}, int64_t{1} << 20, int64_t{Real() ? 256 : 16} << 20}) {
+    v1::Graph g = Stream(absl::StrCat("there-", bytes), v1::SHM, bytes, 4);
+    AddActor(&g, "back", "std.Math", "w2");
+    AddNode(&g, "twice", "sink", "add", {"make", "make"});
+    AddNode(&g, "largest", "back", "reduce", {"twice"})->mutable_config()->set_reduce("max");
+    Give(&g, "largest", "largest");
+    RunAll(client.get(), g, 6, [](const ExecutionResult& r) {
+      CheckStream(r);
+      CHECK(ElementAsDouble(r.outputs.at("largest"), 0) == 2.0 * static_cast<double>(r.execution));
+    });
+  }
+}
+
+TEST_CASE("gpu daemons: two workers send each other large values at once") {
+  Daemons cluster({"h0", "h0"}, "h0", {Gpu(0), Gpu(1)});
+  const auto client = cluster.Dial();
+  for (const v1::Transport t : {v1::IPC, v1::NCCL}) {
+    for (const v1::Overlap overlap : {v1::ON, v1::OFF}) {
+      v1::Graph g;
+      g.set_name(absl::StrCat("crossed-", v1::Transport_Name(t), "-", v1::Overlap_Name(overlap)));
+      for (int w = 0; w < 2; ++w) {
+        v1::Actor* a = AddActor(&g, absl::StrCat("source", w), "std.Source", absl::StrCat("w", w));
+        a->mutable_config()->set_dtype(v1::F32);
+        a->mutable_config()->set_shape(Real() ? "[16777216]" : "[262144]");
+        a->mutable_config()->set_fill("execution");
+        AddActor(&g, absl::StrCat("math", w), "std.Math", absl::StrCat("w", w));
+      }
+      for (int w = 0; w < 2; ++w) AddNode(&g, absl::StrCat("make", w), absl::StrCat("source", w), "make");
+      for (int w = 0; w < 2; ++w) {
+        const std::string sum = absl::StrCat("sum", w), top = absl::StrCat("top", w), other = absl::StrCat("make", 1 - w);
+        AddNode(&g, sum, absl::StrCat("math", w), "add", {absl::StrCat("make", w), other});
+        AddNode(&g, top, absl::StrCat("math", w), "reduce", {sum})->mutable_config()->set_reduce("max");
+        Carry(&g, other, sum, t);
+        Give(&g, top, top);
+      }
+      g.mutable_options()->set_overlap(overlap);
+      g.mutable_options()->set_max_in_flight(4);
+      RunAll(client.get(), g, 10, [](const ExecutionResult& r) {
+        REQUIRE(r.ok());
+        for (const char* top : {"top0", "top1"}) CHECK(ElementAsDouble(r.outputs.at(top), 0) == 2.0 * static_cast<double>(r.execution));
+      });
+    }
+  }
+}
+
+// An error of a task on w0, known to the host or to the device alone, reaches what depends on it on w1 and nothing else; the next execution is right.
+void Errors(Client* client, v1::Transport t, bool on_device, v1::Launch launch) {
+  INFO(v1::Transport_Name(t) << (on_device ? ", found by the device" : ", known at issue") << ", " << v1::Launch_Name(launch));
+  v1::Graph g;
+  g.set_name(absl::StrCat("errors-", v1::Transport_Name(t), on_device ? "-device-" : "-host-", v1::Launch_Name(launch)));
+  v1::Actor* fail = AddActor(&g, "fail", "std.Fail", "w0");
+  fail->mutable_config()->set_dtype(v1::F32);
+  fail->mutable_config()->set_shape("[1024]");
+  fail->mutable_config()->add_fail_on(2);
+  fail->mutable_config()->set_message("as told");
+  fail->mutable_config()->set_on_device(on_device);
+  v1::Actor* source = AddActor(&g, "source", "std.Source", "w0");
+  source->mutable_config()->set_dtype(v1::F32);
+  source->mutable_config()->set_shape("[1024]");
+  source->mutable_config()->set_fill("execution");
+  AddActor(&g, "math", "std.Math", "w1");
+  AddNode(&g, "bad", "fail", "run");
+  AddNode(&g, "good", "source", "make");
+  AddNode(&g, "of-both", "math", "add", {"bad", "good"});
+  AddNode(&g, "of-good", "math", "identity", {"good"});
+  for (const char* to : {"of-both", "of-good"}) Carry(&g, "good", to, t);
+  Carry(&g, "bad", "of-both", t);
+  Give(&g, "both", "of-both");
+  Give(&g, "good", "of-good");
+  g.mutable_options()->set_max_in_flight(3);
+  g.mutable_options()->set_launch(launch);
+  RunAll(client, g, 5, [](const ExecutionResult& r) {
+    CHECK(ElementAsDouble(r.outputs.at("good"), 1023) == static_cast<double>(r.execution));
+    if (r.execution != 2) {
+      REQUIRE(r.ok());
+      CHECK(ElementAsDouble(r.outputs.at("both"), 1023) == 2.0 * static_cast<double>(r.execution));
+      return;
+    }
+    REQUIRE(r.errors.size() == 1);
+    const v1::TaskError& e = r.errors.at("both");
+    CHECK(e.node() == "bad");
+    CHECK(e.worker() == "w0");
+    CHECK(e.execution() == 2);
+    CHECK(e.message().find("as told") != std::string::npos);
+  });
+}
+
+TEST_CASE("gpu daemons: a task's error reaches what depends on it over every transport, launched op by op or captured") {
+  Daemons cluster({"h0", "h0"}, "h0", {Gpu(0), Gpu(1)});
+  const auto client = cluster.Dial();
+  for (const v1::Transport t : {v1::IPC, v1::NCCL, v1::SHM}) {
+    for (const bool on_device : {false, true}) {
+      for (const v1::Launch launch : {v1::STREAM, v1::GRAPH}) Errors(client.get(), t, on_device, launch);
+    }
+  }
+}
+
+TEST_CASE("gpu daemons: a captured iteration gives what launching op by op gives") {
+  Daemons cluster({"h0", "h0"}, "h0", {Gpu(0), Gpu(1)});
+  const auto client = cluster.Dial();
+  for (const v1::Transport t : {v1::IPC, v1::NCCL, v1::SHM}) {
+    INFO(v1::Transport_Name(t));
+    v1::Graph g = Stream(absl::StrCat("captured-", v1::Transport_Name(t)), t, 1 << 20, 4);
+    g.mutable_options()->set_launch(v1::GRAPH);
+    RunAll(client.get(), g, 50, CheckStream);
+  }
+}
+
+TEST_CASE("gpu daemons: collectives of two workers") {
+  Daemons cluster({"h0", "h0"}, "h0", {Gpu(0), Gpu(1)});
+  const auto client = cluster.Dial();
+  for (const v1::CollectiveOp op : {v1::ALL_REDUCE, v1::ALL_GATHER, v1::REDUCE_SCATTER, v1::BROADCAST}) {
+    INFO(v1::CollectiveOp_Name(op));
+    v1::Graph g;
+    g.set_name(v1::CollectiveOp_Name(op));
+    for (int w = 0; w < 2; ++w) {
+      v1::Actor* a = AddActor(&g, absl::StrCat("source", w), "std.Source", absl::StrCat("w", w));
+      a->mutable_config()->set_dtype(v1::F32);
+      a->mutable_config()->set_shape("[4096]");
+      a->mutable_config()->set_fill("execution");
+      AddActor(&g, absl::StrCat("math", w), "std.Math", absl::StrCat("w", w));
+      AddNode(&g, absl::StrCat("make", w), absl::StrCat("source", w), "make");
+    }
+    v1::Collective* c = g.add_collective();
+    c->set_name("both");
+    c->set_op(op);
+    c->set_reduce(v1::SUM);
+    for (int w = 0; w < 2; ++w) c->add_member()->set_node(absl::StrCat("make", w));
+    for (int w = 0; w < 2; ++w) {
+      v1::Node* top = AddNode(&g, absl::StrCat("top", w), absl::StrCat("math", w), "reduce");
+      top->add_arg()->set_collective("both");
+      top->mutable_config()->set_reduce("max");
+      Give(&g, top->name(), top->name());
+    }
+    g.mutable_options()->set_max_in_flight(4);
+    const double factor = op == v1::ALL_REDUCE || op == v1::REDUCE_SCATTER ? 2 : 1;
+    RunAll(client.get(), g, 12, [&](const ExecutionResult& r) {
+      REQUIRE(r.ok());
+      for (const char* top : {"top0", "top1"}) CHECK(ElementAsDouble(r.outputs.at(top), 0) == factor * static_cast<double>(r.execution));
+    });
+  }
+}
+
+TEST_CASE("gpu daemons: thousands of executions take no more memory than hundreds") {
+  Daemons cluster({"h0", "h0"}, "h0", {Gpu(0), Gpu(1)});
+  const auto client = cluster.Dial();
+  const int executions = Real() ? 10000 : 2000, early = executions / 4;
+  const v1::Transport second = getenv("WEFT_TEST_GPUS") != nullptr || !Real() ? v1::NCCL : v1::SHM;  // sockets would take minutes
+  for (const v1::Transport t : {v1::IPC, second}) {
+    int seen = 0;
+    int64_t before[2] = {0, 0};
+    RunAll(client.get(), Stream(absl::StrCat("long-", v1::Transport_Name(t)), t, 4096, 8), executions, [&](const ExecutionResult& r) {
+      if (r.execution % 100 == 0) CheckStream(r);
+      REQUIRE(r.ok());
+      if (++seen == early) {
+        for (int w = 0; w < 2; ++w) before[w] = ResidentKiB(cluster.worker_pid(w));
+      }
+      if (seen != executions) return;
+      for (int w = 0; w < 2; ++w) {
+        INFO("w" << w << ": " << before[w] << " KiB after " << early << ", " << ResidentKiB(cluster.worker_pid(w)) << " after " << executions);
+        CHECK(ResidentKiB(cluster.worker_pid(w)) < before[w] + 2048);
+      }
+    });
+  }
+}
+
+}  // namespace
+}  // namespace weft
