@@ -160,14 +160,18 @@ WEFT_GPU_CASE("cuda contract: host memory is registered once") {
   CHECK(cuda->HostFree(p) == kCudaInvalidValue);
 }
 
-WEFT_GPU_CASE("cuda contract: Free and HostFree wait for the device") {
+WEFT_GPU_CASE("cuda contract: Free, HostFree and HostUnregister wait for the device") {
   CudaApi* const cuda = gpu.api();
+  std::vector<char> block(1 << 20);
+  char* const page = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(block.data()) + 4095) / 4096 * 4096);
+  REQUIRE(cuda->HostRegister(page, 8192) == kCudaSuccess);
   const struct {
     const char* name;
     std::function<int(const Bytes&)> call;
   } cases[] = {
       {"Free", [&](const Bytes& b) { return cuda->Free(b.device); }},
       {"HostFree", [&](const Bytes& b) { return cuda->HostFree(b.host); }},
+      {"HostUnregister", [&](const Bytes&) { return cuda->HostUnregister(page); }},
   };
   for (const auto& c : cases) {
     INFO(c.name);
@@ -215,7 +219,6 @@ WEFT_GPU_CASE("cuda contract: what does not wait for the device") {
       {"Malloc", [&] { return cuda->Malloc(100 << 20, &p); }},
       {"HostAlloc", [&] { return cuda->HostAlloc(1 << 20, &p); }},
       {"HostRegister", [&] { return cuda->HostRegister(page, 8192); }},
-      {"HostUnregister", [&] { return cuda->HostUnregister(page); }},
       {"MallocAsync", [&] { return cuda->MallocAsync(1 << 20, idle, &pooled); }},
       {"FreeAsync", [&] { return cuda->FreeAsync(pooled, idle); }},
       {"IpcGetHandle", [&] { return cuda->IpcGetHandle(bytes.device, &handle); }},
@@ -487,8 +490,7 @@ WEFT_GPU_CASE("nccl contract: one rank alone: in progress, then usable, also in 
   REQUIRE(nccl->GroupStart() == kNcclSuccess);
   CHECK(nccl->Send(bytes.device, 16, kNcclInt8, 0, comm, s) == kNcclSuccess);
   CHECK(nccl->Recv(bytes.device + 256, 16, kNcclInt8, 0, comm, s) == kNcclSuccess);
-  const int ended = nccl->GroupEnd();
-  CHECK((ended == kNcclSuccess || ended == kNcclInProgress));
+  CHECK(nccl->GroupEnd() == kNcclInProgress);
   REQUIRE(Becomes(nccl, comm, kNcclSuccess));
   REQUIRE(cuda->MemcpyAsync(bytes.host + 256, bytes.device + 256, 16, s) == kCudaSuccess);
   REQUIRE(cuda->StreamSynchronize(s) == kCudaSuccess);
@@ -497,11 +499,15 @@ WEFT_GPU_CASE("nccl contract: one rank alone: in progress, then usable, also in 
   CudaGraphHandle graph = nullptr;
   CudaGraphExecHandle exec = nullptr;
   REQUIRE(cuda->BeginCapture(s) == kCudaSuccess);
-  CHECK(nccl->AllReduce(bytes.device, bytes.device + 512, 4, kNcclFloat32, kNcclSum, comm, s) == kNcclSuccess);
+  // Polled before the next call, and before the capture's end, else it is not part of it.
+  const int reduced = nccl->AllReduce(bytes.device, bytes.device + 512, 4, kNcclFloat32, kNcclSum, comm, s);
+  CHECK((reduced == kNcclSuccess || reduced == kNcclInProgress));
+  CHECK(Becomes(nccl, comm, kNcclSuccess));
   CHECK(nccl->GroupStart() == kNcclSuccess);
   CHECK(nccl->Send(bytes.device + 512, 16, kNcclInt8, 0, comm, s) == kNcclSuccess);
   CHECK(nccl->Recv(bytes.device + 768, 16, kNcclInt8, 0, comm, s) == kNcclSuccess);
-  CHECK(nccl->GroupEnd() == kNcclSuccess);
+  CHECK(nccl->GroupEnd() == kNcclInProgress);
+  CHECK(Becomes(nccl, comm, kNcclSuccess));
   REQUIRE(cuda->EndCapture(s, &graph) == kCudaSuccess);
   REQUIRE(cuda->GraphInstantiate(graph, &exec) == kCudaSuccess);
   for (int i = 0; i < 3; ++i) {
@@ -544,13 +550,26 @@ WEFT_GPU_CASE("nccl contract: a refused call spoils its communicator, and in a g
 
   const NcclCommHandle bad = join(), good = join();
   REQUIRE(nccl->GroupStart() == kNcclSuccess);
-  CHECK(nccl->AllReduce(bytes.device, bytes.device, 4, kNcclInt8, kNcclSum, good, s) == kNcclSuccess);
+  CHECK(nccl->Send(bytes.device, 4, kNcclInt8, 0, good, s) == kNcclSuccess);
+  CHECK(nccl->Recv(bytes.device + 256, 4, kNcclInt8, 0, good, s) == kNcclSuccess);
   CHECK(nccl->Send(bytes.device, 4, kNcclInt8, 5, bad, s) == kNcclInvalidArgument);
   CHECK(nccl->GroupEnd() == kNcclInvalidArgument);
   CHECK(state(bad) == kNcclInvalidArgument);
   CHECK(state(good) == kNcclInvalidArgument);
   CHECK(nccl->CommAbort(bad) == kNcclSuccess);
   CHECK(nccl->CommAbort(good) == kNcclSuccess);
+  // Used before its last call has become a success.
+  const NcclCommHandle early = join();
+  for (int i = 0; i < 2; ++i) {
+    REQUIRE(nccl->GroupStart() == kNcclSuccess);
+    const int sent = nccl->Send(bytes.device, 4, kNcclInt8, 0, early, s);
+    CHECK(sent == (i == 0 ? kNcclSuccess : kNcclInvalidArgument));
+    const int received = nccl->Recv(bytes.device + 256, 4, kNcclInt8, 0, early, s);
+    CHECK(received == sent);
+    CHECK(nccl->GroupEnd() == (i == 0 ? kNcclInProgress : kNcclInvalidArgument));
+  }
+  CHECK(state(early) == kNcclInvalidArgument);
+  CHECK(nccl->CommAbort(early) == kNcclSuccess);
   CHECK(cuda->StreamSynchronize(s) == kCudaSuccess);
   // The thread's next group is as ever.
   CHECK(nccl->GroupStart() == kNcclSuccess);

@@ -56,7 +56,7 @@ class FakeCuda : public CudaApi {
     // The branches of a launched graph run at the same time, each on a thread of its own, held only by the dependencies that were captured.
     // false: one after another, in the order of capture.
     bool parallel_graphs = true;
-    // Free, StreamSynchronize: after so long they say on stderr what is stuck and break the device with kCudaLaunchTimeout.
+    // StreamSynchronize, and what waits for all streams (Free, HostFree, HostUnregister): after so long they say on stderr what is stuck and break the device with kCudaLaunchTimeout.
     std::chrono::nanoseconds hang_limit = std::chrono::seconds(30);
   };
 

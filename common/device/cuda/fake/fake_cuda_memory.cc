@@ -129,7 +129,8 @@ int FakeCuda::HostUnregister(void* p) {
     if (code == kCudaSuccess) code = RefuseInCapture();
     if (code != kCudaSuccess) return code;
   }
-  return memory_->Unregister(p);
+  const int code = AwaitIdle([](const FStream&) { return true; }, "HostUnregister");
+  return code != kCudaSuccess ? code : memory_->Unregister(p);
 }
 
 int FakeCuda::MemcpyAsync(void* to, const void* from, size_t bytes, CudaStreamHandle s) {

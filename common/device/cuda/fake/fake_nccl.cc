@@ -176,14 +176,18 @@ int FakeNccl::GetAsyncError(NcclCommHandle comm, int* state) {
     *state = kNcclInProgress;
     return kNcclSuccess;
   }
-  const std::vector<std::vector<Call>> waiting = std::move(c->waiting);
-  c->waiting.clear();
-  for (const auto& calls : waiting) {
-    const int put = Put(c, calls);
-    if (put != kNcclSuccess) c->mesh->Fail(put, thread_problem);
-  }
+  PutWaiting(c);
   *state = c->mesh->state(nullptr);
   return kNcclSuccess;
+}
+
+void FakeNccl::PutWaiting(const std::shared_ptr<Comm>& comm) const {
+  const std::vector<std::vector<Call>> waiting = std::exchange(comm->waiting, {});
+  comm->polls_left = 0;
+  for (const auto& calls : waiting) {
+    const int code = Put(comm, calls);
+    if (code != kNcclSuccess) comm->mesh->Fail(code, thread_problem);
+  }
 }
 
 int FakeNccl::CommAbort(NcclCommHandle comm) {
@@ -225,8 +229,10 @@ void FakeNccl::Spoil(const std::vector<Call>& calls, int code) const {
   const std::string text = thread_problem;
   for (const Call& call : calls) {
     const auto comm = Find(call.comm);
-    // What joins or connects is only told off, as on a GPU.
-    if (comm != nullptr && comm->waiting.empty() && comm->mesh->state(nullptr) == kNcclSuccess) comm->mesh->Fail(code, text);
+    // While it joins it is only told off, as on a GPU.
+    if (comm == nullptr || comm->mesh->state(nullptr) != kNcclSuccess) continue;
+    PutWaiting(comm);  // what NCCL's own thread launches all the same
+    comm->mesh->Fail(code, text);
   }
 }
 
@@ -317,7 +323,7 @@ int FakeNccl::TryLaunch(const std::vector<Call>& calls) {
   return in_progress ? kNcclInProgress : kNcclSuccess;
 }
 
-int FakeNccl::Put(const std::shared_ptr<Comm>& comm, const std::vector<Call>& calls) {
+int FakeNccl::Put(const std::shared_ptr<Comm>& comm, const std::vector<Call>& calls) const {
   std::vector<FakeNcclOp> ops;
   for (const Call& c : calls) ops.push_back(c.op);
   // The closure may outlive this object: the stream and its graphs hold it.

@@ -29,7 +29,8 @@ class FakeNccl : public NcclApi {
     // kNcclRemoteError from GetAsyncError.
     bool report_dead_peers = false;
     // Every call outside of a group, and every GroupEnd, answers kNcclInProgress, so do this many calls of GetAsyncError, and only with
-    // the next one the operation is put on its stream: an event that is recorded before comes too early. 0: it is put there at once.
+    // the next one the operation is put on its stream: an event that is recorded before comes too early. NCCL 2.28 does so with every
+    // launch of a non-blocking communicator, for 0.1 to 0.3 ms. 0: it is put there at once, with kNcclSuccess.
     int launch_polls = 0;
     // So many more at the first use of a connection (a peer, or collectives).
     int connect_polls = 0;
@@ -43,7 +44,7 @@ class FakeNccl : public NcclApi {
   // The nth call from now (1: the next) of `method`, such as "Send", returns `code`; as after every refused call, its communicator (for
   // GroupEnd: each of the group) then has this error for good.
   void FailCall(const std::string& method, int64_t nth, int code);
-  // From now on GetAsyncError says so, and every other call on `comm` but CommAbort. What is under way stays so.
+  // From now on GetAsyncError says so, and every other call on `comm` but CommAbort. What is under way goes on.
   void SetAsyncError(NcclCommHandle comm, int code);
   int64_t calls(const std::string& method) const;
   // As given to CommInit; also after CommAbort. -1: no communicator.
@@ -93,7 +94,8 @@ class FakeNccl : public NcclApi {
   int TryLaunch(const std::vector<Call>& calls);
   // A refused call is an error of its communicator from then on.
   void Spoil(const std::vector<Call>& calls, int code) const;
-  int Put(const std::shared_ptr<Comm>& comm, const std::vector<Call>& calls);
+  int Put(const std::shared_ptr<Comm>& comm, const std::vector<Call>& calls) const;
+  void PutWaiting(const std::shared_ptr<Comm>& comm) const;
 
   FakeCuda* const cuda_;
   const Options options_;

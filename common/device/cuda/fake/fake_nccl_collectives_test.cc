@@ -53,7 +53,7 @@ double Combined(int op, int ranks, size_t i) {
 TEST_CASE("fake nccl: AllReduce and ReduceScatter in every type and reduction, in place and not") {
   constexpr int kRanks = 3;
   constexpr size_t kEach = 5, kAll = kEach * kRanks;
-  RankSet set(kRanks, {});
+  RankSet set(kRanks, AtOnce());
   set.Join(4);
   for (const bool in_place : {false, true}) {
     for (int type = kNcclInt8; type <= kNcclBfloat16; ++type) {
@@ -86,7 +86,7 @@ TEST_CASE("fake nccl: AllReduce and ReduceScatter in every type and reduction, i
 TEST_CASE("fake nccl: AllGather and Broadcast, in place and not, and all in one group") {
   constexpr int kRanks = 3;
   constexpr size_t kEach = 100000;
-  RankSet set(kRanks, {});
+  RankSet set(kRanks, AtOnce());
   set.Join(4);
   for (const bool in_place : {false, true}) {
     int32_t *mine[kRanks], *all[kRanks], *told[kRanks];
@@ -112,7 +112,7 @@ TEST_CASE("fake nccl: AllGather and Broadcast, in place and not, and all in one 
 }
 
 TEST_CASE("fake nccl: sums are made in the order of ranks, the same bits everywhere") {
-  RankSet set(3, {});
+  RankSet set(3, AtOnce());
   set.Join(4);
   const float values[3] = {1e8f, -1e8f, 1.0f};  // any other order gives another sum
   float* x[3];
@@ -128,7 +128,7 @@ TEST_CASE("fake nccl: sums are made in the order of ranks, the same bits everywh
 }
 
 TEST_CASE("fake nccl: a communicator of one rank copies") {
-  RankSet set(1, {});
+  RankSet set(1, AtOnce());
   set.Join(4);
   double *x = NewMemory<double>(&set[0].cuda(), 2), *y = NewMemory<double>(&set[0].cuda(), 2);
   x[0] = 3;

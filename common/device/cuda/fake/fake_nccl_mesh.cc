@@ -51,10 +51,11 @@ struct FakeNcclMesh::Lane {
   std::deque<const Transfer*> recvs;  // whose data has not come
   std::deque<Out> out;
   bool in_data = false;
+  bool refused = false;  // a send fits no receive: never done
   uint64_t got = 0;
 
   bool reads() const { return !sends.empty() || !recvs.empty(); }
-  bool done() const { return !reads() && out.empty(); }
+  bool done() const { return !reads() && out.empty() && !refused; }
 };
 
 FakeNcclMesh::FakeNcclMesh(std::string name, int ranks, int rank, bool report_dead_peers)
@@ -225,7 +226,6 @@ void FakeNcclMesh::TakeHeader(int peer, Lane* lane) {
   const Transfer& t = *lane->recvs.front();
   if (p.head.type == kRefused) {
     disagree(t);
-    lane->recvs.clear();
     p.dead = true;
     return;
   }
@@ -235,7 +235,7 @@ void FakeNcclMesh::TakeHeader(int peer, Lane* lane) {
 
 void FakeNcclMesh::Read(int peer, Lane* lane) {
   Peer& p = peers_[peer];
-  while (!p.dead) {
+  while (!p.dead && !lane->refused) {
     if (lane->in_data && lane->got == lane->recvs.front()->bytes) {
       lane->in_data = false;
       lane->recvs.pop_front();
@@ -247,7 +247,7 @@ void FakeNcclMesh::Read(int peer, Lane* lane) {
       p.ready.pop_front();
       if (r.bytes != t.bytes || r.kind != t.kind) {
         lane->out.push_back({{kMagic, kRefused, t.bytes, t.kind}, nullptr, 0});
-        p.head = r;
+        lane->refused = true;
         Fail(kNcclInvalidUsage, "rank " + std::to_string(rank_) + " sends " + std::to_string(t.bytes) + " bytes (" + t.what +
                                     ") where rank " + std::to_string(peer) + " receives " + std::to_string(r.bytes) +
                                     (r.kind == t.kind ? "" : ", or something of another kind or type"));
@@ -290,7 +290,6 @@ bool FakeNcclMesh::Run(const std::vector<Transfer>& transfers, const std::functi
   if (aborted() || ended()) return false;
   std::vector<Lane> lanes(ranks_);
   Start(transfers, &lanes);
-  bool failed = false;
   while (true) {
     std::vector<pollfd> waits;
     bool done = true;
@@ -301,15 +300,11 @@ bool FakeNcclMesh::Run(const std::vector<Transfer>& transfers, const std::functi
       Write(p, &lane);
       if (lane.done()) continue;
       done = false;
-      if (peers_[p].dead) continue;
-      const int events = (lane.reads() ? POLLIN : 0) | (lane.out.empty() ? 0 : POLLOUT);
+      if (peers_[p].dead || (lane.refused && lane.out.empty())) continue;
+      const int events = (lane.reads() && !lane.refused ? POLLIN : 0) | (lane.out.empty() ? 0 : POLLOUT);
       waits.push_back({peers_[p].fd, static_cast<short>(events), 0});
     }
-    if (!failed) {
-      MutexLock lock(&mu_);
-      failed = state_ != kNcclSuccess;
-    }
-    if (done && !failed) return true;
+    if (done) return true;
     if (aborted() || ended()) return false;
     poll(waits.data(), waits.size(), kNapMs);
   }

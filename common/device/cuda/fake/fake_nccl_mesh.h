@@ -25,7 +25,7 @@ class FakeNcclMesh {
 
   // kNcclInProgress while ranks are missing, then kNcclSuccess; or the first failure.
   int state(std::string* text);
-  // What is under way stays so until Abort.
+  // From now on state() says so. What is under way goes on.
   void Fail(int code, const std::string& text);
   // Ends joining and Run; blocks for some milliseconds. Nothing can be run afterwards.
   void Abort();
@@ -41,7 +41,7 @@ class FakeNcclMesh {
     const char* what;
   };
   // Makes all transfers at the same time; those with one peer in one direction are matched in order. One Run at a time, others wait.
-  // Blocks; false when Abort, or ended(), came first; after a failure it waits for one of these.
+  // Blocks; false when Abort, or ended(), came first: where a peer has gone or disagrees nothing else ends it.
   bool Run(const std::vector<Transfer>& transfers, const std::function<bool()>& ended);
 
  private:
@@ -52,7 +52,7 @@ class FakeNcclMesh {
   struct Peer {
     int fd = -1;
     bool joined = false;
-    bool dead = false;
+    bool dead = false;  // nothing more goes to it or comes from it
     std::deque<Header> ready;  // receives that the peer has announced and no send has met
     Header head{};             // being read
     size_t head_got = 0;

@@ -47,13 +47,13 @@ NcclId IdOfEnvironment() {
 }
 
 TEST_CASE("child: exchanges", "[.]") {
-  TestRank rank({});
+  TestRank rank(AtOnce());
   JoinAs(&rank, 1, IdOfEnvironment());
   TestExchange(&rank, 1);
 }
 
 TEST_CASE("child: joins and dies", "[.]") {
-  TestRank rank({});
+  TestRank rank(AtOnce());
   JoinAs(&rank, 1, IdOfEnvironment());
   int* const x = NewMemory<int>(&rank.cuda(), 1);
   *x = 9;
@@ -62,7 +62,7 @@ TEST_CASE("child: joins and dies", "[.]") {
 }
 
 TEST_CASE("fake nccl: two processes exchange and sum") {
-  TestRank rank({});
+  TestRank rank(AtOnce());
   NcclId id;
   REQUIRE(rank.nccl().GetUniqueId(&id) == kNcclSuccess);
   TestChild child("child: exchanges", {"WEFT_FAKE_ID=" + ToHex(id.bytes, sizeof(id.bytes))});
@@ -73,7 +73,7 @@ TEST_CASE("fake nccl: two processes exchange and sum") {
 
 TEST_CASE("fake nccl: a process that is killed is not reported, or is, as the option says; abort ends it either way") {
   for (const bool report : {false, true}) {
-    FakePlugin::Options options;
+    FakePlugin::Options options = AtOnce();
     options.nccl.report_dead_peers = report;
     TestRank rank(options);
     NcclId id;
@@ -103,7 +103,7 @@ TEST_CASE("fake nccl: a process that is killed is not reported, or is, as the op
 }
 
 TEST_CASE("fake nccl: a dead peer is reported on an idle communicator too") {
-  FakePlugin::Options options;
+  FakePlugin::Options options = AtOnce();
   options.nccl.report_dead_peers = true;
   RankSet set(2, options);
   set.Join(1);

@@ -13,7 +13,7 @@ namespace weft {
 namespace {
 
 TEST_CASE("fake nccl: a communicator is in progress until all ranks are there, and is not used before") {
-  RankSet set(2, {});
+  RankSet set(2, AtOnce());
   NcclId id;
   REQUIRE(set[0].nccl().GetUniqueId(&id) == kNcclSuccess);
   NcclCommHandle a = nullptr, b = nullptr;
@@ -39,7 +39,7 @@ TEST_CASE("fake nccl: a communicator is in progress until all ranks are there, a
 }
 
 TEST_CASE("fake nccl: a peer that never joins leaves it in progress, and it can be aborted") {
-  RankSet set(1, {});
+  RankSet set(1, AtOnce());
   NcclId id;
   REQUIRE(set[0].nccl().GetUniqueId(&id) == kNcclSuccess);
   NcclCommHandle c = nullptr, d = nullptr;
@@ -58,7 +58,7 @@ TEST_CASE("fake nccl: a peer that never joins leaves it in progress, and it can 
 }
 
 TEST_CASE("fake nccl: wrong ids, ranks and doubles are refused") {
-  RankSet set(1, {});
+  RankSet set(1, AtOnce());
   FakeNccl& nccl = set[0].nccl();
   NcclId id, rubbish{};
   REQUIRE(nccl.GetUniqueId(&id) == kNcclSuccess);
@@ -83,7 +83,7 @@ TEST_CASE("fake nccl: wrong ids, ranks and doubles are refused") {
 }
 
 TEST_CASE("fake nccl: a send and a receive move data; neither is done without the other") {
-  RankSet set(2, {});
+  RankSet set(2, AtOnce());
   set.Join(16);
   constexpr size_t kBytes = 3 << 20;
   char* const from = NewMemory<char>(&set[0].cuda(), kBytes);
@@ -109,7 +109,7 @@ TEST_CASE("fake nccl: a send and a receive move data; neither is done without th
 }
 
 TEST_CASE("fake nccl: without a group two sends towards each other wait for ever; in a group with the receives they do not") {
-  RankSet set(2, {});
+  RankSet set(2, AtOnce());
   set.Join(1);
   constexpr size_t kN = 1 << 20;
   int *from[2], *to[2];
@@ -141,7 +141,7 @@ TEST_CASE("fake nccl: without a group two sends towards each other wait for ever
 }
 
 TEST_CASE("fake nccl: abort ends what is under way and what is behind it, and the peer's stays as it is") {
-  RankSet set(2, {});
+  RankSet set(2, AtOnce());
   set.Join(1);
   int* const x = NewMemory<int>(&set[0].cuda(), 4);
   int* const y = NewMemory<int>(&set[1].cuda(), 4);
@@ -165,7 +165,7 @@ TEST_CASE("fake nccl: abort ends what is under way and what is behind it, and th
 }
 
 TEST_CASE("fake nccl: a broken device ends what is under way") {
-  RankSet set(2, {});
+  RankSet set(2, AtOnce());
   set.Join(1);
   int* const x = NewMemory<int>(&set[0].cuda(), 1);
   REQUIRE(set[0].nccl().Recv(x, 1, kNcclInt32, 1, set[0].comm, set[0].stream) == kNcclSuccess);
@@ -176,7 +176,7 @@ TEST_CASE("fake nccl: a broken device ends what is under way") {
 }
 
 TEST_CASE("fake nccl: ranks that disagree on sizes or types are told, both") {
-  RankSet set(2, {});
+  RankSet set(2, AtOnce());
   int *x = NewMemory<int>(&set[0].cuda(), 8), *y = NewMemory<int>(&set[1].cuda(), 8);
   SECTION("sizes") {
     set.Join(1);
@@ -204,7 +204,7 @@ TEST_CASE("fake nccl: ranks that disagree on sizes or types are told, both") {
 }
 
 TEST_CASE("fake nccl: arguments are checked, and a refused call spoils its communicator") {
-  RankSet set(2, {});
+  RankSet set(2, AtOnce());
   FakeNccl& nccl = set[0].nccl();
   const auto s = set[0].stream;
   int* const x = NewMemory<int>(&set[0].cuda(), 4);
@@ -243,7 +243,7 @@ TEST_CASE("fake nccl: arguments are checked, and a refused call spoils its commu
 }
 
 TEST_CASE("fake nccl: faults are injected") {
-  RankSet set(2, {});
+  RankSet set(2, AtOnce());
   set.Join(1);
   FakeNccl& nccl = set[0].nccl();
   int* const x = NewMemory<int>(&set[0].cuda(), 1);
@@ -281,14 +281,13 @@ TEST_CASE("fake nccl: faults are injected") {
 }
 
 TEST_CASE("fake nccl: the first use of a connection can take its time, and only then is the work on its stream") {
-  FakePlugin::Options options;
+  FakePlugin::Options options = AtOnce();
   options.nccl.connect_polls = 3;
   RankSet set(2, options);
   set.Join(1);
   int *x = NewMemory<int>(&set[0].cuda(), 1), *y = NewMemory<int>(&set[1].cuda(), 1);
   *x = 6;
   REQUIRE(set[0].nccl().Send(x, 1, kNcclInt32, 1, set[0].comm, set[0].stream) == kNcclInProgress);
-  CHECK(set[0].nccl().Send(x, 1, kNcclInt32, 1, set[0].comm, set[0].stream) == kNcclInvalidArgument);
   CHECK(set[0].cuda().calls("Enqueue") == 0);
   REQUIRE(set[1].nccl().GroupStart() == kNcclSuccess);
   REQUIRE(set[1].nccl().Recv(y, 1, kNcclInt32, 0, set[1].comm, set[1].stream) == kNcclSuccess);
@@ -312,6 +311,22 @@ TEST_CASE("fake nccl: the first use of a connection can take its time, and only 
   for (int r = 0; r < 2; ++r) CHECK(set[r].Becomes(set[r].comm, kNcclSuccess));
   CHECK(set.Synchronize());
   CHECK(*x == 12);
+}
+
+TEST_CASE("fake nccl: to use a communicator before its last call has succeeded spoils it; what was under way goes on") {
+  FakePlugin::Options options;
+  options.nccl.launch_polls = 1;
+  RankSet set(2, options);
+  set.Join(1);
+  int *x = NewMemory<int>(&set[0].cuda(), 1), *y = NewMemory<int>(&set[1].cuda(), 1);
+  *x = 4;
+  REQUIRE(set[0].nccl().Send(x, 1, kNcclInt32, 1, set[0].comm, set[0].stream) == kNcclInProgress);
+  CHECK(set[0].nccl().Send(x, 1, kNcclInt32, 1, set[0].comm, set[0].stream) == kNcclInvalidArgument);
+  CHECK(set[0].Becomes(set[0].comm, kNcclInvalidArgument));
+  REQUIRE(set[1].nccl().Recv(y, 1, kNcclInt32, 0, set[1].comm, set[1].stream) == kNcclInProgress);
+  CHECK(set[1].Becomes(set[1].comm, kNcclSuccess));
+  CHECK(set.Synchronize());
+  CHECK(*y == 4);
 }
 
 TEST_CASE("fake nccl: every launch can take its time: an event that is recorded before it has succeeded comes too early") {
@@ -354,7 +369,7 @@ TEST_CASE("fake nccl: every launch can take its time: an event that is recorded 
 }
 
 TEST_CASE("fake nccl: calls on one communicator keep their order on different streams") {
-  RankSet set(2, {});
+  RankSet set(2, AtOnce());
   set.Join(1);
   constexpr int kN = 40;
   int *x = NewMemory<int>(&set[0].cuda(), kN), *y = NewMemory<int>(&set[1].cuda(), kN);
@@ -372,7 +387,7 @@ TEST_CASE("fake nccl: calls on one communicator keep their order on different st
 }
 
 TEST_CASE("fake nccl: a captured exchange runs at each launch, and not after its communicator is aborted") {
-  RankSet set(2, {});
+  RankSet set(2, AtOnce());
   set.Join(1);
   int* x[2];
   CudaGraphExecHandle exec[2];

@@ -1,6 +1,6 @@
 #pragma once
 
-// Ranks in one process, each with its own fakes, a stream, and after Join a communicator.
+// Ranks in one process, each with its own fakes, a stream, and after Join a communicator. AtOnce: launches that take no time.
 
 #include <catch2/catch.hpp>
 #include <memory>
@@ -10,6 +10,12 @@
 #include "common/device/cuda/fake/fake_test_util.h"
 
 namespace weft {
+
+inline FakePlugin::Options AtOnce() {
+  FakePlugin::Options options;
+  options.nccl.launch_polls = 0;
+  return options;
+}
 
 class TestRank {
  public:

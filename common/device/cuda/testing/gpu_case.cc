@@ -6,7 +6,9 @@ namespace weft {
 
 std::unique_ptr<TestGpu> TestGpu::Fake() {
   std::unique_ptr<TestGpu> gpu(new TestGpu);
-  gpu->fake_ = std::make_unique<FakePlugin>();
+  FakePlugin::Options options;
+  options.nccl.launch_polls = 1;  // as a GPU's NCCL does
+  gpu->fake_ = std::make_unique<FakePlugin>(options);
   gpu->fake_kernels_ = std::make_unique<FakeKernels>(&gpu->fake_->cuda);
   gpu->Start(gpu->fake_->plugin(gpu->fake_kernels_.get()));
   return gpu;
