@@ -177,23 +177,20 @@ WEFT_GPU_CASE("cuda contract: Free, HostFree and HostUnregister wait for the dev
     INFO(c.name);
     Bytes bytes(cuda);
     const auto s = NewStream(cuda);
-    std::atomic<bool> done{false};
-    std::thread caller;
-    {
-      Holds holds(cuda);
-      holds.Hold(s, 0);
-      caller = std::thread([&] {
-        CHECK(cuda->SetDevice(0) == kCudaSuccess);
-        CHECK(c.call(bytes) == kCudaSuccess);
-        done = true;
-      });
-      const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
-      while (!done && std::chrono::steady_clock::now() < until) std::this_thread::yield();
-      CHECK_FALSE(done);
-      holds.Open(0);
-      caller.join();
-    }
-    CHECK(done);
+    std::atomic<int> code{-1};
+    Holds holds(cuda);
+    holds.Hold(s, 0);
+    std::thread caller([&] {
+      const int set = cuda->SetDevice(0);
+      code = set != kCudaSuccess ? set : c.call(bytes);
+    });
+    const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+    while (code == -1 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    const int early = code;
+    holds.Open(0);
+    caller.join();
+    CHECK(early == -1);
+    CHECK(code == kCudaSuccess);
   }
 }
 
@@ -234,21 +231,19 @@ WEFT_GPU_CASE("cuda contract: what does not wait for the device") {
   REQUIRE(cuda->EventRecord(e, s) == kCudaSuccess);
   for (const auto& c : cases) {
     INFO(c.name);
-    std::atomic<bool> done{false};
-    bool in_time = false;
+    std::atomic<int> code{-1};
     Holds holds(cuda);
     holds.Hold(s, 0);
     std::thread caller([&] {
-      CHECK(cuda->SetDevice(0) == kCudaSuccess);
-      CHECK(c.call() == kCudaSuccess);
-      done = true;
+      const int set = cuda->SetDevice(0);
+      code = set != kCudaSuccess ? set : c.call();
     });
-    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(2);
-    while (!done && std::chrono::steady_clock::now() < until) std::this_thread::yield();
-    in_time = done;
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    while (code == -1 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    const int in_time = code;
     holds.Open(0);
     caller.join();
-    CHECK(in_time);
+    CHECK(in_time == kCudaSuccess);
   }
 }
 

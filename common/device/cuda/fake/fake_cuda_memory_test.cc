@@ -62,16 +62,17 @@ TEST_CASE("fake cuda memory: Free blocks until the device is idle") {
   Gate gate;
   gate.Hold(&cuda, s);
   cuda.Enqueue(s, [p] { *p = 1; });
-  std::atomic<bool> freed{false};
-  std::thread freeing([&] {
-    CHECK(cuda.Free(p) == kCudaSuccess);
-    freed = true;
-  });
-  REQUIRE(Eventually([&] { return cuda.calls("Free") == 1; }));
-  CHECK_FALSE(freed);
-  CHECK(cuda.books().allocations == 1);
+  std::atomic<int> code{-1};
+  std::thread freeing([&] { code = cuda.Free(p); });
+  const bool called = Eventually([&] { return cuda.calls("Free") == 1; });
+  const int early = code;
+  const int allocations = cuda.books().allocations;
   gate.Open();
   freeing.join();
+  CHECK(called);
+  CHECK(early == -1);
+  CHECK(allocations == 1);
+  CHECK(code == kCudaSuccess);
   CHECK(cuda.StreamQuery(s) == kCudaSuccess);
   CHECK(cuda.books().allocations == 0);
 }

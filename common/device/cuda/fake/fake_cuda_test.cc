@@ -175,10 +175,12 @@ TEST_CASE("fake cuda: after a sticky error every call says so, and nothing block
   cuda.EventRecord(e, s);
   std::atomic<int> code{-1};
   std::thread waiter([&] { code = cuda.StreamSynchronize(s); });
-  REQUIRE(Eventually([&] { return cuda.calls("StreamSynchronize") == 1; }));
-  CHECK(code == -1);
+  const bool called = Eventually([&] { return cuda.calls("StreamSynchronize") == 1; });
+  const int early = code;
   cuda.Enqueue(other, [&] { cuda.BreakDevice(kCudaIllegalAddress); });
   waiter.join();
+  CHECK(called);
+  CHECK(early == -1);
   CHECK(code == kCudaIllegalAddress);
   CHECK(cuda.ended());
   CHECK(cuda.EventQuery(e) == kCudaIllegalAddress);

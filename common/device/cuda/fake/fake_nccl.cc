@@ -229,7 +229,8 @@ void FakeNccl::Spoil(const std::vector<Call>& calls, int code) const {
   const std::string text = thread_problem;
   for (const Call& call : calls) {
     const auto comm = Find(call.comm);
-    // While it joins it is only told off, as on a GPU.
+    // While it joins it is only told off, as on a GPU. Where a launch was in progress NCCL may forget the error when that succeeds; here it
+    // stays.
     if (comm == nullptr || comm->mesh->state(nullptr) != kNcclSuccess) continue;
     PutWaiting(comm);  // what NCCL's own thread launches all the same
     comm->mesh->Fail(code, text);
