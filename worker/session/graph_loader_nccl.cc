@@ -40,7 +40,8 @@ absl::Status GraphLoader::TakeBudget() {
   if (env_->cuda == nullptr) return absl::OkStatus();
   WEFT_ASSIGN_OR_RETURN(std::shared_ptr<void> share,
                         env_->Budget()->Reserve(part_.graph, WorkerName(part_, me_), DeviceBudget::Of(part_, env_->nccl_max_ctas)));
-  links_->Keep(std::move(share));
+  // A graph that has failed launches nothing more, though it is there until it is removed.
+  links_->AddOther([share = std::move(share)](const absl::Status&) mutable { share.reset(); }, nullptr);
   return absl::OkStatus();
 }
 
