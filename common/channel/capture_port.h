@@ -46,8 +46,8 @@ class CaptureRecvPort {
  public:
   virtual ~CaptureRecvPort() = default;
 
-  // In the transfer's place: the value comes into `buffer`, which is of the edge's shape, and its status word into out->status where that is set.
-  // Fills out->tensor.
+  // In the transfer's place: the value comes into `buffer`, which is of the edge's shape, and its status word into out->status where that is set. Fills
+  // out->tensor. Or lets both point to where they lie already, in memory that the device reads and that holds them until the launch is done.
   virtual absl::Status Capture(int variant, const Tensor& buffer, Value* out, Stream* stream) = 0;
 
   // Around launches, executions in order. Whether Take(execution) may be called: a value, or an announcement, has come.

@@ -14,7 +14,7 @@
 namespace weft {
 namespace {
 
-// Letters of workers w0, w1, ...: 'g' has a GPU, 'c' has none. All are on one host; values between GPUs go by IPC.
+// Letters of workers w0, w1, ...: 'g' has a GPU, 'c' has none. All are on one host; values between GPUs go by IPC, or with a 'n' in front by NCCL.
 Plan CompileText(const std::string& text, const std::string& devices, v1::Launch launch) {
   v1::Graph graph;
   REQUIRE(google::protobuf::TextFormat::ParseFromString(text, &graph));
@@ -23,8 +23,10 @@ Plan CompileText(const std::string& text, const std::string& devices, v1::Launch
   if (graph.options().max_in_flight() == 0) graph.mutable_options()->set_max_in_flight(8);
   Cluster cluster;
   cluster.client_host_id = "h0";
-  cluster.ipc_crossover_bytes = 0;
-  for (size_t w = 0; w < devices.size(); ++w) cluster.workers.push_back({absl::StrCat("w", w), "h0", devices[w] == 'g' ? "cuda" : "cpu"});
+  cluster.ipc_crossover_bytes = devices[0] == 'n' ? 1 << 20 : 0;
+  for (const char d : devices) {
+    if (d != 'n') cluster.workers.push_back({absl::StrCat("w", cluster.workers.size()), "h0", d == 'g' ? "cuda" : "cpu"});
+  }
   auto plan = Compile(graph, ClassTable::Std(), cluster);
   INFO(plan.status().ToString());
   REQUIRE(plan.ok());
@@ -104,7 +106,7 @@ constexpr char kDiamond[] = R"(
 )";
 
 TEST_CASE("captured: fan-out and fan-in over GPUs and CPUs, every way round") {
-  for (const char* devices : {"gggg", "gccg", "cggc", "gcgg", "cgcg", "gggc", "cccg"}) SameResults(kDiamond, devices);
+  for (const char* devices : {"gggg", "gccg", "cggc", "gcgg", "cgcg", "gggc", "cccg", "ngggg", "ngcgg", "ncggg"}) SameResults(kDiamond, devices);
 }
 
 TEST_CASE("captured: values both ways between two GPUs within one iteration") {
@@ -129,6 +131,11 @@ TEST_CASE("captured: values both ways between two GPUs within one iteration") {
   CHECK(plan.edges[0].slots == 1);
   SameResults(narrow, "gg");
   SameResults(absl::StrCat(text, "options { overlap: OFF }"), "gg");
+  for (const char* options : {"", "options { prefetch_depth: 0 max_in_flight: 1 }", "options { overlap: OFF }"}) {
+    SameResults(absl::StrCat(text, options), "ngg");
+  }
+  // Both kinds between one pair of workers.
+  SameResults(absl::StrCat(text, "edge { from: 'a0' to: 'b1' transport: IPC } edge { from: 'b1' to: 'a2' transport: IPC }"), "ngg");
 }
 
 TEST_CASE("captured: sources alone, at any distance of the workers, with slots used again more than a hundred times") {
@@ -142,8 +149,13 @@ TEST_CASE("captured: sources alone, at any distance of the workers, with slots u
     output { name: "y" node: "sum" }
     options { max_in_flight: 2 }
   )";
-  const auto results = RunAll(CompileText(text, "ggg", v1::GRAPH), 400, 2);
-  for (int64_t k = 0; k < 400; ++k) REQUIRE(results[k].at("y").tensor.as<int64_t>()[1] == 11 * k);
+  for (const char* devices : {"ggg", "nggg"}) {
+    const auto results = RunAll(CompileText(text, devices, v1::GRAPH), 400, 2);
+    for (int64_t k = 0; k < 400; ++k) {
+      REQUIRE(results[k].at("y").error == "");
+      REQUIRE(results[k].at("y").tensor.as<int64_t>()[1] == 11 * k);
+    }
+  }
 }
 
 TEST_CASE("captured: released buffers are overwritten when asked, and readers still see what they should") {
@@ -180,6 +192,7 @@ TEST_CASE("captured: an error that only the device knows reaches exactly the out
     output { name: "good1" node: "well" }
   )";
   const auto results = SameResults(text, "ggc");
+  SameResults(text, "nggc");
   for (int64_t k = 0; k < 20; ++k) {
     for (const auto& [name, v] : results[k]) {
       CAPTURE(k, name);
@@ -282,6 +295,66 @@ TEST_CASE("captured: an input that is an error poisons what depends on it") {
   CHECK(graph[5].at("far").error.find("execution 5: a value came to a GPU as an error") != std::string::npos);
 }
 
+// --- collectives
+
+constexpr char kCollectives[] = R"(
+  actor { name: "s0" class: "std.Source" worker: "w0" config { dtype: F32 shape: "[6]" fill: "execution" } }
+  actor { name: "a0" class: "std.Math" worker: "w0" config { scale: 2 } }
+  actor { name: "a1" class: "std.Math" worker: "w1" config { scale: 3 } }
+  actor { name: "a2" class: "std.Math" worker: "w2" config { scale: 5 } }
+  actor { name: "f1" class: "std.Fail" worker: "w1" config { fail_on: 4 on_device: true message: "a bad gradient" } }
+  input { name: "x" dtype: F32 shape: "[6]" }
+  node { name: "number" actor: "s0" method: "make" }
+  node { name: "g0" actor: "a0" method: "scale" arg { node: "number" } }
+  node { name: "in1" actor: "a1" method: "scale" arg { input: "x" } }
+  node { name: "g1" actor: "f1" method: "run" arg { node: "in1" } }
+  node { name: "g2" actor: "a2" method: "scale" arg { input: "x" } }
+  node { name: "use0" actor: "a0" method: "scale" arg { collective: "sum" } }
+  node { name: "use1" actor: "a1" method: "add" arg { collective: "sum" } arg { collective: "from0" } }
+  node { name: "use2" actor: "a2" method: "scale" arg { collective: "all" } }
+  collective { name: "sum" op: ALL_REDUCE reduce: SUM member { node: "g0" } member { node: "g1" } member { node: "g2" } }
+  collective { name: "all" op: ALL_GATHER member { node: "g0" } member { node: "g2" } }
+  collective { name: "part" op: REDUCE_SCATTER reduce: MAX member { node: "g0" } member { node: "in1" } member { node: "g2" } }
+  collective { name: "from0" op: BROADCAST root: "g0" member { node: "g0" } member { node: "in1" } }
+  output { name: "y0" node: "use0" }
+  output { name: "y1" node: "use1" }
+  output { name: "y2" node: "use2" }
+  output { name: "p" collective: "part" member: "in1" }
+  output { name: "well" node: "in1" }
+)";
+
+TEST_CASE("captured: collectives of every kind give STREAM's bits, and an error of one rank's device is everyone's") {
+  const auto results = SameResults(kCollectives, "ggg");
+  for (int64_t k = 0; k < 20; ++k) {
+    CAPTURE(k);
+    CHECK(results[k].at("y0").error == (k == 4 ? "node g1 on w1, execution 4: a bad gradient" : ""));
+    CHECK(results[k].at("y1").error == results[k].at("y0").error);
+    CHECK(results[k].at("y2").error.empty());
+    CHECK(results[k].at("p").error.empty());
+    CHECK(results[k].at("well").error.empty());
+  }
+  // x[i] is 10 k + i + 1 and the sum 2 k + 8 x[i].
+  CHECK(results[3].at("y0").tensor.as<float>()[1] == 2.0f * (2 * 3 + 8 * 32));
+}
+
+TEST_CASE("captured: NCCL that takes its time with every launch, while a graph is captured too") {
+  const Plan plan = CompileText(kCollectives, "ggg", v1::GRAPH), chain = CompileText(kDiamond, "ngggg", v1::GRAPH);
+  for (const Plan* p : {&plan, &chain}) {
+    const auto expected = RunAll(*p, 6, 3);
+    GpuCluster::Options options;
+    options.fakes.nccl.launch_polls = 3;
+    options.fakes.nccl.connect_polls = 10;
+    GpuCluster cluster(*p, options);
+    const absl::Status started = cluster.Start();
+    INFO(started.ToString());
+    REQUIRE(started.ok());
+    const auto results = cluster.Run(6, 3, Made);
+    INFO(results.status().ToString());
+    REQUIRE(results.ok());
+    CHECK(Differ(expected, *results) == "");
+  }
+}
+
 // --- ends
 
 TEST_CASE("captured: a peer that goes ends an iteration that waits for it on the device, with the first cause, and nothing false is sent") {
@@ -315,6 +388,42 @@ TEST_CASE("captured: a peer that goes ends an iteration that waits for it on the
   CHECK(cluster.run(1)->completed() == 0);
   // The producer's own iteration is no wait for anyone: its device goes on, and is broken here to end the test.
   cluster.cuda(0)->BreakDevice(kCudaLaunchTimeout);
+}
+
+TEST_CASE("captured: a peer that goes ends an iteration that waits for it in NCCL, in a transfer and in a collective") {
+  const char* transfer = R"(
+    actor { name: "d" class: "std.Delay" worker: "w0" config { duration_s: 600 dtype: F32 shape: "[6]" } }
+    actor { name: "b" class: "std.Math" worker: "w1" }
+    node { name: "slow" actor: "d" method: "run" }
+    node { name: "far" actor: "b" method: "add" arg { node: "slow" } }
+    output { name: "y" node: "far" }
+  )";
+  const char* collective = R"(
+    actor { name: "d" class: "std.Delay" worker: "w0" config { duration_s: 600 dtype: F32 shape: "[6]" } }
+    actor { name: "b" class: "std.Source" worker: "w1" config { dtype: F32 shape: "[6]" } }
+    node { name: "slow" actor: "d" method: "run" }
+    node { name: "quick" actor: "b" method: "make" }
+    collective { name: "sum" op: ALL_REDUCE reduce: SUM member { node: "slow" } member { node: "quick" } }
+    output { name: "y" collective: "sum" member: "quick" }
+  )";
+  for (const char* text : {transfer, collective}) {
+    CAPTURE(text);
+    const Plan plan = CompileText(text, "ngg", v1::GRAPH);
+    GpuCluster cluster(plan);
+    REQUIRE(cluster.Start().ok());
+    cluster.Admit(3);
+    const Nanos limit = Clock::Real()->Now() + 20 * kNanosPerSecond;
+    while (!(cluster.run(0)->MustPoll() && cluster.run(1)->MustPoll()) && Clock::Real()->Now() < limit) cluster.StepWorkers();
+    REQUIRE(cluster.run(1)->MustPoll());
+    CHECK_FALSE(cluster.run(1)->Quiescent());
+    cluster.CloseLinks(0, absl::UnavailableError("w0 has died"));
+    while (cluster.run(1)->failure().ok() && Clock::Real()->Now() < limit) cluster.StepWorkers();
+    CHECK(std::string(cluster.run(1)->failure().message()).find("w0 has died") != std::string::npos);
+    while (!cluster.run(1)->Quiescent() && Clock::Real()->Now() < limit) cluster.StepWorkers();
+    CHECK(cluster.run(1)->Quiescent());
+    CHECK(cluster.run(1)->completed() == 0);
+    cluster.cuda(0)->BreakDevice(kCudaLaunchTimeout);
+  }
 }
 
 TEST_CASE("captured: a consumer that goes ends a producer that waits for its buffer") {

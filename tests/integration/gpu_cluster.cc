@@ -12,11 +12,13 @@
 #include "common/channel/ipc/ipc_mapping.h"
 #include "common/channel/ipc/ipc_recv_port.h"
 #include "common/channel/ipc/ipc_send_port.h"
+#include "common/channel/nccl/announcement.h"
 #include "common/channel/shm/hub.h"
 #include "common/channel/shm/recv_port.h"
 #include "common/channel/shm/send_port.h"
 #include "common/channel/staged/staged_recv_port.h"
 #include "common/channel/staged/staged_send_port.h"
+#include "common/comm/nccl/nccl_communicator.h"
 #include "common/device/fake/fake_device.h"
 #include "common/session/edge_trial.h"
 #include "worker/run/captured_places.h"
@@ -58,12 +60,16 @@ GpuCluster::~GpuCluster() {
     if (place.run != nullptr) place.run->Fail(absl::CancelledError("the test is over"));
   }
   for (auto& [id, place] : places_) {
-    if (place.run != nullptr) Until([&run = place.run] { return run->Quiescent(); });
+    if (place.run == nullptr || Until([&run = place.run] { return run->Quiescent(); })) continue;
+    place.fakes->cuda.BreakDevice(kCudaLaunchTimeout);  // a test has failed
   }
   for (auto& [id, place] : places_) {
     place.run = nullptr;
     place.loaded = LoadedGraph();
+    place.links.clear();
+    for (const auto& comm : place.comms) comm->Abort(absl::CancelledError("the test is over"));
   }
+  for (auto& [id, place] : places_) place.comms.clear();
   inputs_.clear();
   outputs_.clear();
   for (auto& [id, place] : places_) {
@@ -83,6 +89,7 @@ absl::Status GpuCluster::MakePlace(int32_t id) {
     if (e.src_worker != id) continue;
     if (e.transport == v1::SHM) out[e.dst_worker].push_back(SpecOf(plan_, e));
     if (e.transport == v1::IPC) out[e.dst_worker].push_back(AnnouncementEdge(SpecOf(plan_, e)));
+    if (e.transport == v1::NCCL) out[e.dst_worker].push_back(NcclHeaderSpec(SpecOf(plan_, e)));
   }
   for (auto& [peer, edges] : out) {
     WEFT_ASSIGN_OR_RETURN(place.to[peer], place.hub->Export(Key(id, peer), std::move(edges), HashAsNumber(plan_.hash)));
@@ -96,6 +103,8 @@ absl::Status GpuCluster::MakePlace(int32_t id) {
     const size_t bytes = Arena::BytesFor(part);
     WEFT_ASSIGN_OR_RETURN(place.memory, place.cuda->Allocate(bytes + kIpcProbeBytes));
     place.loaded.arena = Arena::Over(place.memory, bytes);
+    place.queue = std::make_shared<NcclQueue>();
+    WEFT_ASSIGN_OR_RETURN(place.scratch, NcclScratch::Create(place.cuda.get()));
   } else {
     FakeDevice::Options o;
     o.seed = static_cast<uint64_t>(id) + 1;
@@ -130,6 +139,90 @@ absl::Status GpuCluster::Connect() {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::map<int32_t, std::shared_ptr<NcclComm>>> GpuCluster::Join(const std::string& label, const std::vector<int32_t>& workers) {
+  NcclId id;
+  if (places_.at(workers[0]).fakes->nccl.GetUniqueId(&id) != kNcclSuccess) return absl::InternalError("no NCCL id");
+  std::map<int32_t, std::shared_ptr<NcclComm>> comms;
+  std::vector<std::thread> threads;
+  std::vector<absl::Status> joined(workers.size());
+  for (size_t r = 0; r < workers.size(); ++r) {
+    Place& place = places_.at(workers[r]);
+    NcclComm::Options o;
+    o.api = &place.fakes->nccl;
+    o.device = place.cuda.get();
+    o.clock = Clock::Real();
+    o.label = label;
+    for (const int32_t w : workers) o.workers.push_back(WorkerName(plan_, w));
+    o.rank = static_cast<int>(r);
+    WEFT_ASSIGN_OR_RETURN(comms[workers[r]], NcclComm::Create(std::move(o)));
+    place.comms.push_back(comms[workers[r]]);
+  }
+  for (size_t r = 0; r < workers.size(); ++r) {
+    threads.emplace_back([&, r] { joined[r] = comms[workers[r]]->Join(id, Clock::Real()->Now() + kPatience); });
+  }
+  for (std::thread& t : threads) t.join();
+  for (const absl::Status& s : joined) WEFT_RETURN_IF_ERROR(s);
+  return comms;
+}
+
+absl::Status GpuCluster::MakeLinks() {
+  for (const PlanEdge& e : plan_.edges) {
+    const auto pair = std::make_pair(e.src_worker, e.dst_worker);
+    if (e.transport != v1::NCCL || places_.at(e.src_worker).links.count(pair) > 0) continue;
+    WEFT_ASSIGN_OR_RETURN(const auto comms, Join(absl::StrCat("link ", Key(e.src_worker, e.dst_worker)), {e.src_worker, e.dst_worker}));
+    for (const auto& [w, comm] : comms) {
+      Place& place = places_.at(w);
+      WEFT_ASSIGN_OR_RETURN(place.links[pair], NcclLink::Create({comm, place.queue, place.scratch, place.cuda.get(), HashAsNumber(plan_.hash)}));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GpuCluster::MakeGroups() {
+  if (plan_.groups.empty()) return absl::OkStatus();
+  WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<GlooDevice> device, GlooDevice::Create("127.0.0.1"));
+  for (const PlanGroup& g : plan_.groups) {
+    if (g.transport != v1::NCCL) return absl::UnimplementedError(absl::StrCat("collective ", g.name, " is not NCCL's"));
+    WEFT_ASSIGN_OR_RETURN(const auto comms, Join(absl::StrCat("collective ", g.name), g.members));
+    GroupInfo info;
+    info.id = g.id;
+    info.name = g.name;
+    info.plan_hash = HashAsNumber(plan_.hash);
+    for (const int32_t w : g.members) info.workers.push_back(WorkerName(plan_, w));
+    std::vector<std::shared_ptr<GlooMesh>> meshes;
+    for (size_t r = 0; r < g.members.size(); ++r) {
+      GlooMesh::Options o;
+      o.rank = static_cast<int>(r);
+      o.store = &store_;
+      o.prefix = g.name;
+      o.label = g.name;
+      o.workers = info.workers;
+      o.doorbell = places_.at(g.members[r]).doorbell.get();
+      WEFT_ASSIGN_OR_RETURN(std::shared_ptr<GlooMesh> mesh, GlooMesh::Create(device, std::move(o)));
+      meshes.push_back(std::move(mesh));
+    }
+    std::vector<absl::Status> connected(meshes.size());
+    std::vector<std::thread> threads;
+    for (size_t r = 0; r < meshes.size(); ++r) threads.emplace_back([&, r] { connected[r] = meshes[r]->Connect(kPatience); });
+    for (std::thread& t : threads) t.join();
+    for (const absl::Status& s : connected) WEFT_RETURN_IF_ERROR(s);
+    for (size_t r = 0; r < meshes.size(); ++r) {
+      Place& place = places_.at(g.members[r]);
+      place.meshes.push_back(meshes[r]);
+      NcclCommunicator::Options o;
+      o.comm = comms.at(g.members[r]);
+      o.mesh = meshes[r];
+      o.queue = place.queue;
+      o.scratch = place.scratch;
+      o.group = info;
+      o.device = place.cuda.get();
+      o.doorbell = place.doorbell.get();
+      WEFT_ASSIGN_OR_RETURN(place.loaded.groups[g.id], NcclCommunicator::Create(std::move(o)));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status GpuCluster::MakePorts(int32_t id) {
   Place& place = places_.at(id);
   DeviceErrorFn error_of;
@@ -139,12 +232,14 @@ absl::Status GpuCluster::MakePorts(int32_t id) {
   std::map<int32_t, std::shared_ptr<IpcMapping>> mappings;
   for (const PlanEdge& e : plan_.edges) {
     const ShmEdgeSpec spec = SpecOf(plan_, e);
-    if (e.transport != v1::SHM && e.transport != v1::IPC) return absl::UnimplementedError(absl::StrCat(EdgeName(plan_, e), " is neither shm nor ipc"));
-    const bool ipc = e.transport == v1::IPC;
+    const bool ipc = e.transport == v1::IPC, nccl = e.transport == v1::NCCL;
+    if (e.transport != v1::SHM && !ipc && !nccl) return absl::UnimplementedError(absl::StrCat(EdgeName(plan_, e), " is of no transport that is made here"));
     if (e.src_worker == id) {
       std::unique_ptr<SendPort> port;
       WEFT_ASSIGN_OR_RETURN(port, ShmSendPort::Create(place.to.at(e.dst_worker), e.id, Clock::Real()));
-      if (ipc) {
+      if (nccl) {
+        WEFT_ASSIGN_OR_RETURN(port, NcclLink::NewSendPort(place.links.at({e.src_worker, e.dst_worker}), spec, std::move(port)));
+      } else if (ipc) {
         port = std::make_unique<IpcSendPort>(std::move(port), spec, place.cuda.get(), place.memory, place.loaded.arena->bytes());
       } else if (place.cuda != nullptr) {
         WEFT_ASSIGN_OR_RETURN(port, StagedSendPort::Create(std::move(port), spec, place.cuda.get(), error_of));
@@ -157,8 +252,11 @@ absl::Status GpuCluster::MakePorts(int32_t id) {
     }
     if (e.dst_worker == id) {
       std::unique_ptr<RecvPort> port;
-      WEFT_ASSIGN_OR_RETURN(port, ShmRecvPort::Create(place.from.at(e.src_worker), ipc ? AnnouncementEdge(spec) : spec, Clock::Real()));
-      if (ipc) {
+      WEFT_ASSIGN_OR_RETURN(port, ShmRecvPort::Create(place.from.at(e.src_worker), ipc ? AnnouncementEdge(spec) : nccl ? NcclHeaderSpec(spec) : spec,
+                                                     Clock::Real()));
+      if (nccl) {
+        WEFT_ASSIGN_OR_RETURN(port, NcclLink::NewRecvPort(place.links.at({e.src_worker, e.dst_worker}), spec, std::move(port)));
+      } else if (ipc) {
         std::shared_ptr<IpcMapping>& mapping = mappings[e.src_worker];
         if (mapping == nullptr) {
           Place& writer = places_.at(e.src_worker);
@@ -196,10 +294,18 @@ absl::Status GpuCluster::TryEdges() {
     if (sender == nullptr) sender = places_.at(e.src_worker).loaded.senders.at(e.id).get();
     if (receiver == nullptr) receiver = places_.at(e.dst_worker).loaded.receivers.at(e.id).get();
     WEFT_ASSIGN_OR_RETURN(const EventRef sent, sender->Send(kTrialExecution, TrialValue(e.id), streams[e.src_worker].get()));
-    if (!Until([&] { return receiver->Poll(kTrialExecution) == PortState::kReady; })) return absl::InternalError("no trial came");
+    const auto there = [&] {
+      (void)IsReady(sent);  // asking is what moves it on
+      return receiver->Poll(kTrialExecution) == PortState::kReady;
+    };
+    if (!Until(there)) return absl::InternalError("no trial came");
     Value value;
     WEFT_ASSIGN_OR_RETURN(const EventRef came, receiver->Recv(kTrialExecution, Tensor(), &value, streams[e.dst_worker].get()));
-    if (!Until([&] { return IsReady(came) && IsReady(sent); })) return absl::InternalError("a trial does not end");
+    const auto over = [&] {
+      const bool first = IsReady(came), second = IsReady(sent);
+      return first && second;
+    };
+    if (!Until(over)) return absl::InternalError("a trial does not end");
     receiver->Release(kTrialExecution);
     WEFT_RETURN_IF_ERROR(CheckTrialValue(value, e.id, EdgeName(plan_, e)));
   }
@@ -211,28 +317,47 @@ absl::Status GpuCluster::Start() {
   for (const PlanOp& op : plan_.ops) used.insert(op.worker);
   for (const int32_t id : used) WEFT_RETURN_IF_ERROR(MakePlace(id));
   WEFT_RETURN_IF_ERROR(Connect());
+  WEFT_RETURN_IF_ERROR(MakeLinks());
   for (const int32_t id : used) WEFT_RETURN_IF_ERROR(MakePorts(id));
   WEFT_RETURN_IF_ERROR(TryEdges());
+  WEFT_RETURN_IF_ERROR(MakeGroups());
   if (options_.before_load) options_.before_load(this);
-  for (auto& [id, place] : places_) {
-    if (id == kClient) continue;
-    place.loaded.plan = parts_.at(id);
-    place.loaded.admitted = [this] { return admitted_; };
-    place.loaded.close_links = [this, id = id](const absl::Status& why) { CloseLinks(id, why); };
-    place.loaded.link_health = [&place] {
-      for (const auto& segments : {place.to, place.from}) {
-        for (const auto& [peer, segment] : segments) {
-          if (segment->is_closed()) return segment->closed();
-        }
-      }
-      return absl::OkStatus();
-    };
-    GraphRun::Options o;
-    o.clock = Clock::Real();
-    o.device = place.device();
-    o.trace_capacity = options_.trace_capacity;
-    WEFT_ASSIGN_OR_RETURN(place.run, GraphRun::Create(std::move(place.loaded), o));
+  // At the same time, as separate workers do: collectives are tried while they load.
+  std::map<int32_t, absl::Status> loaded;
+  for (const int32_t id : used) loaded[id] = absl::OkStatus();
+  std::vector<std::thread> threads;
+  for (const int32_t id : used) {
+    if (id != kClient) threads.emplace_back([this, id, out = &loaded[id]] { *out = Load(id); });
   }
+  for (std::thread& t : threads) t.join();
+  for (const auto& [id, s] : loaded) WEFT_RETURN_IF_ERROR(s);
+  return absl::OkStatus();
+}
+
+absl::Status GpuCluster::Load(int32_t id) {
+  Place& place = places_.at(id);
+  place.device()->BindThread();
+  place.loaded.plan = parts_.at(id);
+  place.loaded.admitted = [this] { return admitted_; };
+  place.loaded.close_links = [this, id](const absl::Status& why) { CloseLinks(id, why); };
+  place.loaded.link_health = [&place]() -> absl::Status {
+    for (const auto& segments : {place.to, place.from}) {
+      for (const auto& [peer, segment] : segments) {
+        if (segment->is_closed()) return segment->closed();
+      }
+    }
+    for (const auto& comm : place.comms) {
+      absl::Status health = comm->Health();
+      if (!health.ok()) return health;
+    }
+    for (const auto& mesh : place.meshes) WEFT_RETURN_IF_ERROR(mesh->Health());
+    return absl::OkStatus();
+  };
+  GraphRun::Options o;
+  o.clock = Clock::Real();
+  o.device = place.device();
+  o.trace_capacity = options_.trace_capacity;
+  WEFT_ASSIGN_OR_RETURN(place.run, GraphRun::Create(std::move(place.loaded), o));
   return absl::OkStatus();
 }
 
@@ -243,6 +368,8 @@ void GpuCluster::CloseLinks(int worker, const absl::Status& why) {
     for (const auto& [peer, segment] : segments) segment->Close(why);
   }
   for (const auto& release : place.releasers) release();
+  for (const auto& comm : place.comms) comm->Abort(why);
+  for (const auto& mesh : place.meshes) mesh->Abort(why);
 }
 
 bool GpuCluster::StepWorkers() {

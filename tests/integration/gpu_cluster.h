@@ -1,7 +1,7 @@
 #pragma once
 
 // A whole cluster in one process, as in_process.h, but with what is under the loop made real as far as one process goes: GPU workers run weft's own
-// actors over fakes of CUDA and NCCL, edges are shared memory and CUDA IPC. CPU workers run over a fake device. One thread drives all workers and the
+// actors over fakes of CUDA and NCCL, edges are shared memory, CUDA IPC and NCCL, collectives are NCCL's. CPU workers run over a fake device. One thread drives all workers and the
 // client; only the fakes' streams are threads.
 
 #include <cstdint>
@@ -15,6 +15,9 @@
 #include "absl/status/statusor.h"
 #include "common/channel/doorbell.h"
 #include "common/channel/shm/hub.h"
+#include "common/channel/nccl/nccl_link.h"
+#include "common/comm/fake/memory_store.h"
+#include "common/comm/gloo/gloo_mesh.h"
 #include "common/device/cuda/cuda_device.h"
 #include "common/device/cuda/fake/fake_kernels.h"
 #include "common/device/cuda/fake/fake_plugin.h"
@@ -74,6 +77,11 @@ class GpuCluster {
     std::shared_ptr<void> memory;  // of the arena
     std::vector<std::shared_ptr<void>> locks;
     std::vector<std::function<void()>> releasers;
+    std::shared_ptr<NcclQueue> queue;
+    std::shared_ptr<NcclScratch> scratch;
+    std::map<std::pair<int32_t, int32_t>, std::shared_ptr<NcclLink>> links;  // by source and destination
+    std::vector<std::shared_ptr<NcclComm>> comms;
+    std::vector<std::shared_ptr<GlooMesh>> meshes;
     LoadedGraph loaded;
     std::unique_ptr<GraphRun> run;
     absl::Status closed_with;
@@ -92,6 +100,11 @@ class GpuCluster {
   absl::Status MakePlace(int32_t id);
   absl::Status Connect();
   absl::Status MakePorts(int32_t id);
+  absl::Status MakeLinks();
+  absl::Status MakeGroups();
+  // One communicator of each worker.
+  absl::StatusOr<std::map<int32_t, std::shared_ptr<NcclComm>>> Join(const std::string& label, const std::vector<int32_t>& workers);
+  absl::Status Load(int32_t id);
   absl::Status TryEdges();
   absl::StatusOr<bool> TakeOutputs(std::vector<InProcessResult>* results);
   std::string Key(int32_t writer, int32_t reader) const;
@@ -101,6 +114,7 @@ class GpuCluster {
   FakeClock clock_;  // of CPU workers
   std::map<int32_t, Place> places_;
   std::map<int32_t, Plan> parts_;
+  MemoryStore store_;
   std::vector<Input> inputs_;
   std::vector<Output> outputs_;
   int64_t admitted_ = -1;

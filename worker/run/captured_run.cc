@@ -1,7 +1,9 @@
 #include "worker/run/captured_run.h"
 
 #include <algorithm>
+#include <chrono>
 #include <map>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -11,6 +13,17 @@ namespace weft {
 namespace {
 
 constexpr char kRemedy[] = "or set options.launch STREAM";
+
+// Peers load at about the same time.
+constexpr Nanos kWarmUpLimit = 60 * kNanosPerSecond;
+
+CollectiveCall CallOf(const PlanGroup& group) {
+  CollectiveCall call;
+  call.op = group.op;
+  call.reduce = group.reduce;
+  call.root_rank = group.root_rank;
+  return call;
+}
 
 bool IsFixed(const Spec& spec) {
   return std::all_of(spec.shape.dims.begin(), spec.shape.dims.end(), [](const Dim& d) { return d.kind == Dim::kFixed; });
@@ -105,7 +118,41 @@ absl::Status CapturedRun::Prepare() {
   origin_ = options_.lanes[origin];
   WEFT_ASSIGN_OR_RETURN(counter_, options_.device->Allocate(sizeof(int64_t)));
   // -1: each launch begins with counting it up.
-  return options_.device->Check(api_->MemsetAsync(counter_.get(), 0xFF, sizeof(int64_t), origin_->native()), "setting the execution's number");
+  WEFT_RETURN_IF_ERROR(
+      options_.device->Check(api_->MemsetAsync(counter_.get(), 0xFF, sizeof(int64_t), origin_->native()), "setting the execution's number"));
+  for (size_t i = 0; i < ops; ++i) {
+    if (options_.ops[i].group != nullptr) WEFT_RETURN_IF_ERROR(At(static_cast<int>(i), -1, WarmUp(static_cast<int>(i))));
+  }
+  return absl::OkStatus();
+}
+
+// A collective of this size may connect its ranks in ways that the group's trial did not, which no capture could: once, on what is in the buffers.
+absl::Status CapturedRun::WarmUp(int i) {
+  const LocalOp& op = options_.program->ops[i];
+  const LocalArg& arg = op.args[0];
+  const LocalOp& from = options_.program->ops[arg.op];
+  const Op& parts = options_.ops[arg.op];
+  const std::shared_ptr<void> memory = parts.call != nullptr ? parts.call->buffers().At(0, arg.output) : (*parts.buffers)[0];
+  const Spec& spec = from.outputs[arg.output];
+  Value in;
+  in.tensor = Tensor(spec.dtype, spec.shape.MaxDims(), memory.get(), memory);
+  in.status = parts.call != nullptr ? parts.call->buffers().StatusAt(0, arg.output) : StatusOf(arg.op, 0);
+  const std::shared_ptr<void>& mine = (*options_.ops[i].buffers)[0];
+  const Tensor buffer(op.group->output.dtype, op.group->output.shape.MaxDims(), mine.get(), mine);
+  Value out;
+  out.status = StatusOf(i, 0);
+  Communicator* const group = options_.ops[i].group;
+  Stream* const stream = options_.lanes[op.lane];
+  WEFT_RETURN_IF_ERROR(group->Capture(CallOf(*op.group), in, buffer, &out, stream));
+  WEFT_ASSIGN_OR_RETURN(const EventRef done, options_.device->Record(stream->native()));
+  const Nanos until = options_.clock->Now() + kWarmUpLimit;
+  while (!IsReady(done) && group->Health().ok()) {
+    if (options_.clock->Now() > until) {
+      group->Abort(absl::DeadlineExceededError(absl::StrCat("its other members did not come to a first collective within ", ToSeconds(kWarmUpLimit), " s")));
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  return group->Health();
 }
 
 absl::Status CapturedRun::Capture(int variant) {
@@ -269,11 +316,7 @@ absl::Status CapturedRun::CaptureCollective(int i, int variant, Stream* stream, 
   const Tensor buffer(op.group->output.dtype, op.group->output.shape.MaxDims(), memory.get(), memory);
   Value& out = (*values)[i][0];
   out.status = StatusOf(i, variant);
-  CollectiveCall call;
-  call.op = op.group->op;
-  call.reduce = op.group->reduce;
-  call.root_rank = op.group->root_rank;
-  return options_.ops[i].group->Capture(call, in, buffer, &out, stream);
+  return options_.ops[i].group->Capture(CallOf(*op.group), in, buffer, &out, stream);
 }
 
 // --- launches

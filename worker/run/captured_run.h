@@ -101,6 +101,7 @@ class CapturedRun {
   explicit CapturedRun(Options options);
   absl::Status Prepare();
   absl::Status CheckOp(int op);
+  absl::Status WarmUp(int op);
   absl::Status Capture(int variant);
   // Between the beginning and the end of a capture.
   absl::Status Walk(int variant, const std::string& what, std::vector<EventRef>* events);

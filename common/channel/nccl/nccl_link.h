@@ -65,6 +65,7 @@ class NcclLink {
   absl::Status Health() { return options_.comm->Health(); }
 
  private:
+  friend class NcclCapture;
   friend class NcclTransfer;
   friend class NcclSendPort;
   friend class NcclRecvPort;

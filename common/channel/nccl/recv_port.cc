@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/channel/nccl/capture_ports.h"
 #include "common/channel/nccl/transfer.h"
 #include "common/session/edge_trial.h"
 
@@ -162,6 +163,10 @@ std::string NcclRecvPort::WaitsFor() const {
     if (r != nullptr && !r->over()) return r->WaitsFor("send");
   }
   return header_port_->WaitsFor();
+}
+
+absl::StatusOr<std::shared_ptr<CaptureRecvPort>> NcclRecvPort::ForCapture() {
+  return std::shared_ptr<CaptureRecvPort>(std::make_shared<NcclCaptureRecvPort>(link_, edge_, header_port_.get()));
 }
 
 }  // namespace weft

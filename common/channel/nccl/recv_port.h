@@ -24,6 +24,7 @@ class NcclRecvPort : public RecvPort {
   bool ZeroCopy() const override { return false; }
   std::string WaitsFor() const override;
   absl::Status closed() const override;
+  absl::StatusOr<std::shared_ptr<CaptureRecvPort>> ForCapture() override;
 
  private:
   class Receiving;

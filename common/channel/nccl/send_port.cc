@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/channel/nccl/announcement.h"
+#include "common/channel/nccl/capture_ports.h"
 #include "common/channel/nccl/transfer.h"
 #include "common/session/edge_trial.h"
 
@@ -192,6 +193,10 @@ std::string NcclSendPort::WaitsFor() const {
     return absl::StrCat("the GPU to have the value of execution ", announcing_->execution());
   }
   return header_port_->WaitsFor();
+}
+
+absl::StatusOr<std::shared_ptr<CaptureSendPort>> NcclSendPort::ForCapture() {
+  return std::shared_ptr<CaptureSendPort>(std::make_shared<NcclCaptureSendPort>(link_, edge_, header_port_.get()));
 }
 
 }  // namespace weft

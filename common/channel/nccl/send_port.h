@@ -21,6 +21,7 @@ class NcclSendPort : public SendPort {
   absl::StatusOr<EventRef> Send(int64_t execution, const Value& value, Stream* stream) override;
   std::string WaitsFor() const override;
   absl::Status closed() const override;
+  absl::StatusOr<std::shared_ptr<CaptureSendPort>> ForCapture() override;
 
  private:
   class Announcing;

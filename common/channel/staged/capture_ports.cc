@@ -81,8 +81,9 @@ absl::StatusOr<bool> StagedCaptureSendPort::Finish(int64_t execution, const std:
   return word != 0;
 }
 
-absl::StatusOr<std::shared_ptr<CaptureRecvPort>> StagedCaptureRecvPort::Create(RecvPort* inner, const ShmEdgeSpec& edge, CudaDevice* device) {
-  std::shared_ptr<StagedCaptureRecvPort> port(new StagedCaptureRecvPort(inner, edge, device));
+absl::StatusOr<std::shared_ptr<CaptureRecvPort>> StagedCaptureRecvPort::Create(RecvPort* inner, const ShmEdgeSpec& edge, CudaDevice* device,
+                                                                               size_t in_place) {
+  std::shared_ptr<StagedCaptureRecvPort> port(new StagedCaptureRecvPort(inner, edge, device, in_place));
   WEFT_ASSIGN_OR_RETURN(port->words_, NewWords(edge, device));
   return std::shared_ptr<CaptureRecvPort>(std::move(port));
 }
@@ -92,6 +93,12 @@ absl::Status StagedCaptureRecvPort::Capture(int variant, const Tensor& buffer, V
   if (bytes != edge_.bytes) return NoPlace(edge_);
   WEFT_ASSIGN_OR_RETURN(places_[variant], inner_->Place(variant, bytes));
   if (places_[variant] == nullptr && bytes > 0) return NoPlace(edge_);
+  if (bytes > 0 && bytes <= in_place_) {
+    // The slot and the word are this iteration's until it is done. Nothing writes to what is read.
+    if (out->status != nullptr) out->status = static_cast<DeviceStatus*>(words_.get()) + variant;
+    out->tensor = Tensor(buffer.dtype(), buffer.dims(), const_cast<void*>(places_[variant]), nullptr);
+    return absl::OkStatus();
+  }
   CudaApi* const api = device_->api();
   if (bytes > 0) {
     WEFT_RETURN_IF_ERROR(

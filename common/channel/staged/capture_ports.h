@@ -42,7 +42,8 @@ class StagedCaptureSendPort : public CaptureSendPort {
 class StagedCaptureRecvPort : public CaptureRecvPort {
  public:
   // `inner` outlives it.
-  static absl::StatusOr<std::shared_ptr<CaptureRecvPort>> Create(RecvPort* inner, const ShmEdgeSpec& edge, CudaDevice* device);
+  // `in_place`: up to so many bytes are read by kernels where they lie, and their status words with them; the memory is page-locked for the device.
+  static absl::StatusOr<std::shared_ptr<CaptureRecvPort>> Create(RecvPort* inner, const ShmEdgeSpec& edge, CudaDevice* device, size_t in_place);
 
   absl::Status Capture(int variant, const Tensor& buffer, Value* out, Stream* stream) override;
   PortState Poll(int64_t execution) override { return inner_->Poll(execution); }
@@ -52,12 +53,13 @@ class StagedCaptureRecvPort : public CaptureRecvPort {
   absl::Status closed() const override { return inner_->closed(); }
 
  private:
-  StagedCaptureRecvPort(RecvPort* inner, const ShmEdgeSpec& edge, CudaDevice* device)
-      : inner_(inner), edge_(edge), device_(device), places_(edge.slots) {}
+  StagedCaptureRecvPort(RecvPort* inner, const ShmEdgeSpec& edge, CudaDevice* device, size_t in_place)
+      : inner_(inner), edge_(edge), device_(device), in_place_(in_place), places_(edge.slots) {}
 
   RecvPort* const inner_;
   const ShmEdgeSpec edge_;
   CudaDevice* const device_;
+  const size_t in_place_;
   std::shared_ptr<void> words_;        // page-locked: a DeviceStatus for each variant
   std::vector<const void*> places_;    // of each variant's payload
 };

@@ -72,7 +72,7 @@ StagedRecvPort::~StagedRecvPort() {
 }
 
 absl::StatusOr<std::shared_ptr<CaptureRecvPort>> StagedRecvPort::ForCapture() {
-  return StagedCaptureRecvPort::Create(inner_.get(), edge_, device_);
+  return StagedCaptureRecvPort::Create(inner_.get(), edge_, device_, reachable_ ? kInPlaceBytes : 0);
 }
 
 void StagedRecvPort::Pump() {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/comm/nccl/nccl_capture.h"
 #include "common/comm/nccl/nccl_types.h"
 
 namespace weft {
@@ -12,6 +13,48 @@ namespace {
 
 constexpr uint64_t kHeaderSlot = 1;
 constexpr int32_t kHasStatus = 1;  // CollectiveHeader::flags
+
+// How NCCL sees a collective's elements.
+struct Types {
+  int64_t elements = 0;
+  NcclType type = kNcclUint8;
+  NcclOp reduction = kNcclSum;
+};
+
+absl::StatusOr<Types> TypesOf(const CollectiveCall& call, DType dtype, const Dims& in) {
+  Types t;
+  WEFT_ASSIGN_OR_RETURN(t.elements, NumElements(in));
+  if (call.op == v1::ALL_REDUCE || call.op == v1::REDUCE_SCATTER) {
+    WEFT_ASSIGN_OR_RETURN(t.type, NcclArithmeticType(dtype));
+    WEFT_ASSIGN_OR_RETURN(t.reduction, NcclReduction(call.reduce));
+    return t;
+  }
+  t.elements *= static_cast<int64_t>(SizeOf(dtype));  // what is only moved is bytes
+  return t;
+}
+
+// The collective and, with `mine`, the maximum of all ranks' status words, as one group of calls.
+int PutCollective(NcclApi* api, NcclCommHandle comm, const CollectiveCall& call, const Types& t, int ranks, const void* from, void* to,
+                  const DeviceStatus* mine, DeviceStatus* all, void* stream) {
+  int code = kNcclSuccess;
+  const auto note = [&code](int c) {
+    if ((code == kNcclSuccess || code == kNcclInProgress) && c != kNcclSuccess) code = c;
+  };
+  note(api->GroupStart());
+  if (code != kNcclSuccess) return code;
+  const size_t n = static_cast<size_t>(t.elements);
+  if (n > 0) {
+    switch (call.op) {
+      case v1::ALL_REDUCE: note(api->AllReduce(from, to, n, t.type, t.reduction, comm, stream)); break;
+      case v1::ALL_GATHER: note(api->AllGather(from, to, n, t.type, comm, stream)); break;
+      case v1::REDUCE_SCATTER: note(api->ReduceScatter(from, to, n / ranks, t.type, t.reduction, comm, stream)); break;
+      default: note(api->Broadcast(from, to, n, t.type, call.root_rank, comm, stream)); break;  // Agree, or the plan, refuses what is no collective
+    }
+  }
+  if (mine != nullptr) note(api->AllReduce(&mine->word, &all->word, 1, kNcclUint64, kNcclMax, comm, stream));
+  note(api->GroupEnd());  // also after a failure, which the group then returns
+  return code;
+}
 
 }  // namespace
 
@@ -59,20 +102,13 @@ class NcclCommunicator::Collective : public NcclWork {
       if (!s.ok()) agreed_.error = CollectiveError(group_, 0, call_.execution, s);
     }
     if (agreed_.error != nullptr) return;
-    moves_ = elements_ > 0 || with_status_;
+    moves_ = types_.elements > 0 || with_status_;
     clears_ = !with_status_ && status_ != nullptr;
     out_->tensor = ResultIn(buffer_, agreed_);
   }
 
   absl::Status ChooseTypes() {
-    WEFT_ASSIGN_OR_RETURN(elements_, NumElements(agreed_.in));
-    if (call_.op == v1::ALL_REDUCE || call_.op == v1::REDUCE_SCATTER) {
-      WEFT_ASSIGN_OR_RETURN(type_, NcclArithmeticType(agreed_.dtype));
-      WEFT_ASSIGN_OR_RETURN(reduction_, NcclReduction(call_.reduce));
-      return absl::OkStatus();
-    }
-    type_ = kNcclUint8;  // what is only moved is bytes
-    elements_ *= static_cast<int64_t>(SizeOf(agreed_.dtype));
+    WEFT_ASSIGN_OR_RETURN(types_, TypesOf(call_, agreed_.dtype, agreed_.in));
     return absl::OkStatus();
   }
 
@@ -91,31 +127,9 @@ class NcclCommunicator::Collective : public NcclWork {
   }
 
   int Put(NcclApi* api, NcclCommHandle comm) {
-    void* const s = stream()->native();
-    int code = kNcclSuccess;
-    const auto note = [&code](int c) {
-      if ((code == kNcclSuccess || code == kNcclInProgress) && c != kNcclSuccess) code = c;
-    };
-    note(api->GroupStart());
-    if (code != kNcclSuccess) return code;
-    const void* const from = in_.tensor.data();
-    void* const to = buffer_.data();
-    const size_t n = static_cast<size_t>(elements_);
-    if (n > 0) {
-      switch (call_.op) {
-        case v1::ALL_REDUCE: note(api->AllReduce(from, to, n, type_, reduction_, comm, s)); break;
-        case v1::ALL_GATHER: note(api->AllGather(from, to, n, type_, comm, s)); break;
-        case v1::REDUCE_SCATTER: note(api->ReduceScatter(from, to, n / group_.size(), type_, reduction_, comm, s)); break;
-        default: note(api->Broadcast(from, to, n, type_, call_.root_rank, comm, s)); break;  // Agree refuses what is no collective
-      }
-    }
-    if (with_status_) {
-      const DeviceStatus* const mine = in_.status != nullptr ? in_.status : scratch_->missing();
-      DeviceStatus* const all = status_ != nullptr ? status_ : scratch_->unwanted();
-      note(api->AllReduce(&mine->word, &all->word, 1, kNcclUint64, kNcclMax, comm, s));
-    }
-    note(api->GroupEnd());  // also after a failure, which the group then returns
-    return code;
+    const DeviceStatus* const mine = !with_status_ ? nullptr : in_.status != nullptr ? in_.status : scratch_->missing();
+    return PutCollective(api, comm, call_, types_, group_.size(), in_.tensor.data(), buffer_.data(), mine,
+                         status_ != nullptr ? status_ : scratch_->unwanted(), stream()->native());
   }
 
   void Finish(const absl::Status& status) override {
@@ -140,9 +154,7 @@ class NcclCommunicator::Collective : public NcclWork {
 
   bool concluded_ = false;
   Agreement agreed_;
-  int64_t elements_ = 0;
-  NcclType type_ = kNcclUint8;
-  NcclOp reduction_ = kNcclSum;
+  Types types_;
   bool with_status_ = false;  // of any rank
   bool moves_ = false;
   bool clears_ = false;
@@ -173,6 +185,22 @@ NcclCommunicator::~NcclCommunicator() {
     wake_.NotifyAll();
   }
   if (thread_.joinable()) thread_.join();
+  for (std::shared_ptr<void>& memory : captured_) options_.comm->KeepUntilEnded(std::move(memory));
+}
+
+absl::Status NcclCommunicator::Capture(const CollectiveCall& call, const Value& in, const Tensor& buffer, Value* out, Stream* stream) {
+  const auto named = [&](const absl::Status& s) {
+    return s.ok() ? s : absl::Status(s.code(), absl::StrCat("collective ", options_.group.name, ": ", std::string(s.message())));
+  };
+  const absl::StatusOr<Types> types = TypesOf(call, in.tensor.dtype(), in.tensor.dims());
+  if (!types.ok()) return named(types.status());
+  if (in.status == nullptr || out->status == nullptr) return named(absl::InvalidArgumentError("values of captured iterations have status words"));
+  captured_.push_back(in.tensor.owner());
+  captured_.push_back(buffer.owner());
+  out->tensor = buffer;
+  return named(CallNcclNow(options_.comm.get(), "a captured call", [&](NcclApi* api, NcclCommHandle comm) {
+    return PutCollective(api, comm, call, *types, size(), in.tensor.data(), buffer.data(), in.status, out->status, stream->native());
+  }));
 }
 
 void NcclCommunicator::Abort(const absl::Status& cause) {

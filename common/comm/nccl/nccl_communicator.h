@@ -47,6 +47,7 @@ class NcclCommunicator : public Communicator {
   // `in` and `buffer` are device memory and do not overlap. `out` is complete when the event is ready; out->status, where set at the call, is
   // filled on the device. Values of dtypes that NCCL cannot combine are an error value on every rank.
   absl::StatusOr<EventRef> Run(const CollectiveCall& call, const Value& in, const Tensor& buffer, Value* out, Stream* stream) override;
+  absl::Status Capture(const CollectiveCall& call, const Value& in, const Tensor& buffer, Value* out, Stream* stream) override;
   void Abort(const absl::Status& cause) override;
   absl::Status Health() const override;
 
@@ -60,6 +61,7 @@ class NcclCommunicator : public Communicator {
   const Options options_;
   uint64_t sequence_ = 0;
   std::deque<std::weak_ptr<Collective>> outstanding_;
+  std::vector<std::shared_ptr<void>> captured_;  // what captured calls touch
 
   Mutex mu_;
   CondVar wake_;
