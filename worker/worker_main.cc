@@ -38,6 +38,7 @@ struct Flags {
   std::string spin;
   std::string cuda_library;
   bool share_gpu = false;
+  int nccl_max_ctas = WorkerEnv().nccl_max_ctas;
 };
 
 constexpr int kUsage = 2;
@@ -128,6 +129,10 @@ int Main(const Flags& f, const CudaLoader& load_cuda) {
   env.clock = Clock::Real();
   env.device = gpu ? static_cast<Device*>(cuda.get()) : &cpu;
   env.cuda = cuda.get();
+  env.nccl_max_ctas = f.nccl_max_ctas;
+  if (const char* connections = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"); gpu && connections != nullptr) {
+    (void)absl::SimpleAtoi(connections, &env.cuda_connections);  // what is no number CUDA ignores too
+  }
   env.deferred = &deferred;
   env.doorbell = doorbell->get();
   env.hub = hub->get();
@@ -147,6 +152,7 @@ int Main(const Flags& f, const CudaLoader& load_cuda) {
     device_failed.store(true);
     kill(getpid(), SIGTERM);  // the watcher's thread stops the agent
   };
+  env.on_device_lost = eo.on_device_failed;
   eo.on_failed = [&](const std::string& graph, const absl::Status& cause) { agent_pointer->OnGraphFailed(graph, cause); };
   eo.on_completed = [&](const std::string& graph, int64_t n) { agent_pointer->OnGraphCompleted(graph, n); };
   auto executor = std::make_unique<Executor>(eo);
@@ -213,6 +219,10 @@ int WorkerMain(int argc, char** argv, const CudaLoader& load_cuda) {
                  "default: 0us on CPUs, 20ms on GPUs");
   app.add_option("--cuda-library", f.cuda_library, "File of weft's CUDA library; default: libweft_cuda.so beside this program, else $WEFT_CUDA_LIBRARY");
   app.add_flag("--share-gpu", f.share_gpu, "Other workers use this GPU too: gives NCCL a host id of this worker's own (NCCL_HOSTID)");
+  app.add_option("--nccl-max-ctas", f.nccl_max_ctas,
+                 "Most SMs that a kernel of NCCL takes; a GPU's graphs together get half of its SMs for NCCL (lanes x this number)")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 64));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

@@ -50,7 +50,7 @@ absl::StatusOr<std::shared_ptr<void>> DeviceBudget::Reserve(const std::string& g
     return absl::ResourceExhaustedError(absl::StrCat(
         "graph ", graph, " on ", worker, " has ", need.nccl_lanes, " lanes with NCCL kernels of up to ", need.max_ctas, " CTAs, ", ctas,
         " together; of the ", limits_.ctas, " that NCCL may have on this GPU (half of its ", limits_.sm_count, " SMs) ", taken_ctas, " are taken",
-        who_ctas, ": lower the worker's nccl_max_ctas or the graph's send_lanes, recv_lanes and collective_lanes, use IPC edges, or remove a graph"));
+        who_ctas, ": lower the worker's --nccl-max-ctas or the graph's send_lanes, recv_lanes and collective_lanes, use IPC edges, or remove a graph"));
   }
   if (taken_streams + need.streams > limits_.streams) {
     return absl::ResourceExhaustedError(absl::StrCat(

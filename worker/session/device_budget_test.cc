@@ -16,7 +16,7 @@ TEST_CASE("device budget: graphs fit together or are refused with the numbers; t
   CHECK(s.code() == absl::StatusCode::kResourceExhausted);
   CHECK(s.message() ==
         "graph third on w0 has 1 lanes with NCCL kernels of up to 16 CTAs, 16 together; of the 66 that NCCL may have on this GPU (half of its 132 "
-        "SMs) 64 are taken by graph train (32), graph serve (32): lower the worker's nccl_max_ctas or the graph's send_lanes, recv_lanes and "
+        "SMs) 64 are taken by graph train (32), graph serve (32): lower the worker's --nccl-max-ctas or the graph's send_lanes, recv_lanes and "
         "collective_lanes, use IPC edges, or remove a graph");
   CHECK(budget.Reserve("third", "w0", {1, 2, 3}).ok());
   CHECK_FALSE(budget.Reserve("third", "w0", {1, 3, 3}).ok());
