@@ -66,7 +66,8 @@ absl::StatusOr<int> ParseDevice(const std::string& device) {
 void SetCudaEnvironment(const Flags& f) {
   constexpr int kKeep = 0;
   // As many hardware queues as there can be, so that lanes do not wait for each other (DESIGN: streams must fit them).
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", kKeep);
+  // Under MPS each of them costs every client memory of the server; with CUDA's own number several workers still start.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", getenv("CUDA_MPS_PIPE_DIRECTORY") == nullptr ? "32" : "8", kKeep);
   // All modules before the first transfer: loading one later waits for the device to be idle, and a receive may be waiting on it.
   setenv("CUDA_MODULE_LOADING", "EAGER", kKeep);
   if (!f.share_gpu) return;

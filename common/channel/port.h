@@ -25,6 +25,8 @@ struct Value {
   // On a device whose plan has status words: where this value's word lies, in device memory owned like the tensor's; otherwise nullptr.
   // It is read only where the value reaches a host (DESIGN: errors that only the device knows).
   DeviceStatus* status = nullptr;
+  // On a GPU: the tensor lies in page-locked host memory, which the device has written by the time of the event.
+  bool on_host = false;
 };
 
 enum class PortState {

@@ -58,6 +58,9 @@ class Device {
   // ResourceExhausted names the size.
   virtual absl::StatusOr<std::shared_ptr<void>> Allocate(size_t bytes) = 0;
 
+  // As Allocate, but of memory that the host reaches too, for small values that only a host takes. Where host and device share memory: the same.
+  virtual absl::StatusOr<std::shared_ptr<void>> AllocateForHost(size_t bytes) { return Allocate(bytes); }
+
   // How many ops of one lane may be issued before the first is done. 1: the loop waits for each op (CPU); more: the stream queues.
   virtual int QueueDepth() const = 0;
 

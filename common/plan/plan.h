@@ -86,6 +86,10 @@ struct PlanNode {
   std::string device_error;
 };
 
+// What PlanNode::device_error says of a node that cannot fail on its device by itself, but whose errors may come as numbers (options.launch GRAPH).
+constexpr char kFailsOnHost[] = "failed";
+constexpr char kFailsElsewhere[] = "its task failed";
+
 // An edge between different places. Edges within a worker have no PlanEdge: the consumer's arg names the producing op.
 struct PlanEdge {
   int32_t id = -1;

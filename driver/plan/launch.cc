@@ -206,14 +206,14 @@ absl::Status PrepareLaunch(Plan* plan) {
   for (PlanNode& n : plan->nodes) {
     const PlanActor& actor = plan->actors[n.actor];
     if (!IsCaptured(*plan, actor.worker)) {
-      n.device_error = "its task failed";
+      n.device_error = kFailsElsewhere;
       continue;
     }
     if (actor.cls == "std.Fail" && !n.config.on_device()) {
       n.config.set_on_device(true);
       n.device_error = kFailMessage;
     }
-    if (n.device_error.empty()) n.device_error = "failed";
+    if (n.device_error.empty()) n.device_error = kFailsOnHost;
   }
   Problems problems;
   CheckShapes(*plan, &problems);

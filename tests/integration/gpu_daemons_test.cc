@@ -264,7 +264,7 @@ TEST_CASE("gpu daemons: collectives of two workers") {
     v1::Collective* c = g.add_collective();
     c->set_name("both");
     c->set_op(op);
-    c->set_reduce(v1::SUM);
+    if (op == v1::ALL_REDUCE || op == v1::REDUCE_SCATTER) c->set_reduce(v1::SUM);
     for (int w = 0; w < 2; ++w) c->add_member()->set_node(absl::StrCat("make", w));
     for (int w = 0; w < 2; ++w) {
       v1::Node* top = AddNode(&g, absl::StrCat("top", w), absl::StrCat("math", w), "reduce");

@@ -32,6 +32,9 @@ class CallContext {
   virtual void Hold(Nanos duration) = 0;
   // The stream of the compute lane; its native() is the cudaStream_t on CUDA.
   virtual Stream* stream() const = 0;
+  // Whether an output's memory still holds what this task last made in it: nobody else writes there. Then a method whose value never changes need
+  // not make it again.
+  virtual bool outputs_persist() const { return false; }
   // CUDA: where a method puts an error that only the device finds, behind output 0; made when that output is allocated. nullptr where the plan
   // has no such words.
   virtual DeviceStatus* device_status() const { return nullptr; }

@@ -266,8 +266,9 @@ absl::Status CapturedRun::CaptureCompute(int i, int variant, Stream* stream, std
   }
   call->Begin(variant, std::move(args), stream, static_cast<const int64_t*>(counter_.get()));
   const size_t outputs = op.outputs.size();
-  // What its arguments carry it carries on; its own method may add to that.
-  if (outputs > 0) WEFT_RETURN_IF_ERROR(options_.device->CombineStatus(from, call->StatusOf(0), stream));
+  // What its arguments carry it carries on; its own method may add to that. Where neither can be, there is nothing to combine.
+  const bool status = !from.empty() || op.may_fail_on_device;
+  if (outputs > 0 && status) WEFT_RETURN_IF_ERROR(options_.device->CombineStatus(from, call->StatusOf(0), stream));
   absl::Status s = call->Run(options_.ops[i].actor, options_.ops[i].method);
   if (s.ok() && call->host_number_read()) {
     s = absl::FailedPreconditionError("its method asked for the execution's number on the host, where there is none that holds for every launch: let its "
@@ -276,13 +277,13 @@ absl::Status CapturedRun::CaptureCompute(int i, int variant, Stream* stream, std
   if (!s.ok()) {
     return absl::Status(s.code(), absl::StrCat("it cannot be captured: ", std::string(s.message()), "; mend that, ", kRemedy));
   }
-  for (size_t o = 1; o < outputs; ++o) {
+  for (size_t o = 1; o < outputs && status; ++o) {
     WEFT_RETURN_IF_ERROR(options_.device->CombineStatus({call->StatusOf(0)}, call->StatusOf(static_cast<int>(o)), stream));
   }
   for (size_t o = 0; o < outputs; ++o) {
     Value& v = (*values)[i][o];
     v.tensor = std::move(call->outputs()[o]);
-    v.status = call->StatusOf(static_cast<int>(o));
+    v.status = status ? call->StatusOf(static_cast<int>(o)) : nullptr;
   }
   return absl::OkStatus();
 }

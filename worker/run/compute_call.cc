@@ -9,7 +9,7 @@
 namespace weft {
 
 absl::StatusOr<OutputBuffers> OutputBuffers::Create(const LocalOp& op, const std::string& op_name, Device* device, Arena* arena,
-                                                    bool status) {
+                                                    bool status, bool on_host) {
   OutputBuffers b;
   b.device_ = device;
   b.status_ = status;
@@ -20,7 +20,9 @@ absl::StatusOr<OutputBuffers> OutputBuffers::Create(const LocalOp& op, const std
       const Spec& spec = op.outputs[o];
       if (spec.shape.HasDynamic()) continue;
       const size_t bytes = BufferSize(spec.MaxBytes(), status);
-      absl::StatusOr<std::shared_ptr<void>> m = arena != nullptr ? arena->Take(bytes) : device->Allocate(bytes);
+      absl::StatusOr<std::shared_ptr<void>> m = on_host            ? device->AllocateForHost(bytes)
+                                                    : arena != nullptr ? arena->Take(bytes)
+                                                                       : device->Allocate(bytes);
       if (!m.ok()) {
         return absl::Status(m.status().code(), absl::StrCat(op_name, ", output ", o, " ", spec.ToString(), ", buffer ", s + 1, " of ",
                                                             op.slots, ": ", std::string(m.status().message())));

@@ -16,8 +16,9 @@ namespace weft {
 class OutputBuffers {
  public:
   // ResourceExhausted names the op.
-  // `status`: with a status word behind each planned output. `arena` (may be nullptr) has the planned ones; it and `device` outlive this.
-  static absl::StatusOr<OutputBuffers> Create(const LocalOp& op, const std::string& op_name, Device* device, Arena* arena, bool status);
+  // `on_host`: planned ones in memory that the host reaches too. `status`: with a status word behind each planned output. `arena` (may be nullptr) has the planned ones; it and `device` outlive this.
+  static absl::StatusOr<OutputBuffers> Create(const LocalOp& op, const std::string& op_name, Device* device, Arena* arena, bool status,
+                                              bool on_host = false);
 
   // Memory of at least `bytes` for an output in a slot.
   absl::StatusOr<std::shared_ptr<void>> Get(int slot, int output, size_t bytes);
@@ -58,6 +59,7 @@ class ComputeCall final : public CallContext {
   OutputBuffers& buffers() { return buffers_; }
   Nanos hold = 0;
   absl::Status status;
+  bool carries_status = false;  // of this call: status words lie behind its outputs
 
   int64_t execution() const override {
     host_number_read_ = true;
@@ -69,6 +71,9 @@ class ComputeCall final : public CallContext {
   absl::StatusOr<Tensor> AllocateOutput(int i, DType dtype, const Dims& dims) override;
   void Hold(Nanos duration) override { hold = duration; }
   Stream* stream() const override { return stream_; }
+  bool outputs_persist() const override { return outputs_persist_; }
+  // Buffers are not filled with a pattern between two uses.
+  void set_outputs_persist(bool persist) { outputs_persist_ = persist; }
   DeviceStatus* device_status() const override { return outs_.empty() ? nullptr : StatusOf(0); }
   int32_t node_id() const override { return op_->node->id; }
   ExecutionNumber execution_number() const override { return {counter_, execution_}; }
@@ -81,6 +86,7 @@ class ComputeCall final : public CallContext {
   int64_t execution_ = 0;
   mutable bool host_number_read_ = false;
   Stream* stream_ = nullptr;
+  bool outputs_persist_ = false;
   const int64_t* counter_ = nullptr;
   std::vector<Tensor> args_;
   std::vector<Tensor> outs_;

@@ -74,6 +74,7 @@ void Executor::Add(std::unique_ptr<GraphRun> run) {
     Entry e;
     e.run = std::move(*shared);
     entries_.push_back(std::move(e));
+    UpdateTiming();
   });
 }
 
@@ -148,6 +149,14 @@ void Executor::FetchTrace(const std::string& graph, int executions, std::functio
   });
 }
 
+void Executor::UpdateTiming() {
+  if (options_.device == nullptr) return;
+  const bool traced = std::any_of(entries_.begin(), entries_.end(), [](const Entry& e) { return e.run->trace().enabled(); });
+  if (traced == timing_) return;
+  timing_ = traced;
+  options_.device->SetTiming(traced);
+}
+
 bool Executor::Reap() {
   bool any = false;
   for (size_t i = 0; i < entries_.size();) {
@@ -155,6 +164,7 @@ bool Executor::Reap() {
       const std::function<void()> done = std::move(entries_[i].removed);
       entries_.erase(entries_.begin() + static_cast<int64_t>(i));
       done();
+      UpdateTiming();
       any = true;
     } else {
       ++i;

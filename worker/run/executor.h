@@ -78,6 +78,8 @@ class Executor {
   void Post(std::function<void()> command);
   bool RunCommands();
   bool Reap();
+  // The device's events tell their times while a graph is traced.
+  void UpdateTiming();
   Entry* Find(const std::string& graph);
   void Loop();
 
@@ -90,6 +92,7 @@ class Executor {
   std::vector<Entry> entries_;  // loop's thread
   bool device_failed_ = false;        // loop's thread
   bool device_failure_told_ = false;  // loop's thread
+  bool timing_ = false;         // loop's thread
   Nanos idle_since_ = 0;        // loop's thread
 };
 

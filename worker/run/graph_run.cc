@@ -68,6 +68,19 @@ absl::StatusOr<std::shared_ptr<void>> GraphRun::Allocate(size_t bytes) {
   return loaded_.arena != nullptr ? loaded_.arena->Take(bytes) : device_->Allocate(bytes);
 }
 
+bool GraphRun::BelongsOnHost(const LocalOp& op) const {
+  // A copy out of a GPU takes as long as writing so much over the bus would.
+  constexpr uint64_t kMostBytes = 4096;
+  if (!device_->Polls() || status_words_ || op.outputs.empty() || op.readers.empty()) return false;
+  for (const Spec& spec : op.outputs) {
+    if (spec.shape.HasDynamic() || spec.MaxBytes() > kMostBytes) return false;
+  }
+  return std::all_of(op.readers.begin(), op.readers.end(), [&](int r) {
+    const PlanEdge* const edge = program_.ops[r].edge;
+    return edge != nullptr && (edge->transport == v1::SHM || edge->transport == v1::GLOO || edge->transport == v1::REMOTE);
+  });
+}
+
 absl::Status GraphRun::PrepareOp(int i) {
   const LocalOp& op = program_.ops[i];
   OpState& s = state_[i];
@@ -81,8 +94,12 @@ absl::Status GraphRun::PrepareOp(int i) {
       if (it == loaded_.actors.end()) return missing("actor");
       s.actor = it->second.get();
       WEFT_ASSIGN_OR_RETURN(s.method, s.actor->Method(op.node->method));
-      WEFT_ASSIGN_OR_RETURN(OutputBuffers buffers, OutputBuffers::Create(op, Describe(op), device_, loaded_.arena.get(), status_words_));
+      s.on_host = BelongsOnHost(op);
+      WEFT_ASSIGN_OR_RETURN(OutputBuffers buffers, OutputBuffers::Create(op, Describe(op), device_, loaded_.arena.get(), status_words_, s.on_host));
       s.call = std::make_unique<ComputeCall>(&op, std::move(buffers));
+      // A captured iteration is made once and must hold all that every launch does.
+      s.call->set_outputs_persist(!loaded_.plan.options.poison_released() && !IsCaptured(loaded_.plan, loaded_.plan.part_of) &&
+                                  std::none_of(op.outputs.begin(), op.outputs.end(), [](const Spec& o) { return o.shape.HasDynamic(); }));
       return absl::OkStatus();
     }
     case v1::READ:
@@ -315,14 +332,16 @@ absl::Status GraphRun::IssueCompute(int i, int64_t k, Lane* lane, Outstanding* o
     args.push_back(v.tensor);
   }
   s.call->Begin(k, std::move(args), lane->stream.get());
-  const bool status = status_words_ && s.call->StatusOf(0) != nullptr;
+  bool status = status_words_ && s.call->StatusOf(0) != nullptr;
   if (status) {
-    // What its arguments carry it carries on; its own method may add to that.
+    // What its arguments carry it carries on; its own method may add to that. Where neither can be, there is nothing to combine.
     std::vector<const DeviceStatus*> from;
     for (const LocalArg& a : op.args) {
       if (const DeviceStatus* word = ArgValue(a, k).status; word != nullptr) from.push_back(word);
     }
-    WEFT_RETURN_IF_ERROR(device_->CombineStatus(from, s.call->StatusOf(0), lane->stream.get()));
+    status = !from.empty() || op.may_fail_on_device;
+    s.call->carries_status = status;
+    if (status) WEFT_RETURN_IF_ERROR(device_->CombineStatus(from, s.call->StatusOf(0), lane->stream.get()));
   }
   Work work;
   ComputeCall* const call = s.call.get();
@@ -361,7 +380,8 @@ void GraphRun::FinishCompute(int i, int64_t k) {
     values[o].error = error;
     if (error != nullptr) continue;
     values[o].tensor = std::move(s.call->outputs()[o]);
-    if (status_words_) values[o].status = s.call->StatusOf(static_cast<int>(o));
+    if (s.call->carries_status) values[o].status = s.call->StatusOf(static_cast<int>(o));
+    values[o].on_host = s.on_host;
   }
 }
 

@@ -101,6 +101,7 @@ class GraphRun {
     std::vector<std::shared_ptr<void>> buffers;  // READ that copies, RECV, COLLECTIVE: one per slot
     Actor* actor = nullptr;
     int method = 0;
+    bool on_host = false;  // COMPUTE on a GPU: its outputs lie in memory that the host reaches
     SendPort* sender = nullptr;
     RecvPort* receiver = nullptr;
     Communicator* group = nullptr;
@@ -120,6 +121,9 @@ class GraphRun {
   absl::Status PrepareCaptured();
   bool StepCaptured();
   absl::StatusOr<std::shared_ptr<void>> Allocate(size_t bytes);
+  // Whether all that a COMPUTE on a GPU makes is small and taken out by the host alone: then kernels write it to the host, which costs less than
+  // a copy behind them.
+  bool BelongsOnHost(const LocalOp& op) const;
   // With options.poison_released, on devices that queue: what the op is about to write is filled first.
   absl::Status PoisonAhead(int op, int64_t k, Lane* lane);
   // The status word of a RECV's, READ's or COLLECTIVE's buffer; nullptr without.

@@ -41,6 +41,10 @@ class Builder {
     }
     for (size_t i = 0; i < program_.ops.size(); ++i) FindReaders(static_cast<int>(i));
     for (LocalOp& op : program_.ops) {
+      if (op.node != nullptr) {
+        const std::string& text = op.node->device_error;
+        op.may_fail_on_device = !text.empty() && text != kFailsOnHost && text != kFailsElsewhere;
+      }
       for (LocalWait& w : op.waits) {
         const PlanOp& from = *program_.ops[w.op].plan;
         w.same_lane = op.plan->kind == v1::COMPUTE && from.kind == v1::COMPUTE && op.plan->lane_index == from.lane_index;

@@ -36,6 +36,8 @@ struct LocalOp {
   // One per output value; empty for SEND and WRITE.
   std::vector<Spec> outputs;
   int slots = 1;
+  // COMPUTE: the device may find that it fails, so that its values have status words also when no argument brings one.
+  bool may_fail_on_device = false;
 };
 
 struct LocalLane {

@@ -44,7 +44,11 @@ class StagedSendPort::Core {
     item->host.error = value.error;
     const size_t bytes = value.error != nullptr ? 0 : value.tensor.bytes();
     if (value.error == nullptr) item->host.tensor = Tensor(value.tensor.dtype(), value.tensor.dims(), nullptr, nullptr);
-    if (bytes > 0) {
+    if (bytes > 0 && value.on_host) {
+      // Nothing to copy: the inner port takes it from where it is, when it is there.
+      item->host.tensor = value.tensor;
+      item->copied = value.event;
+    } else if (bytes > 0) {
       WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<void> to, PlaceFor(bytes));
       item->source = value.tensor;
       WEFT_RETURN_IF_ERROR(device_->Check(device_->api()->MemcpyAsync(to.get(), value.tensor.data(), bytes, stream), "copying from the GPU"));
@@ -55,7 +59,7 @@ class StagedSendPort::Core {
       WEFT_RETURN_IF_ERROR(device_->Check(device_->api()->MemcpyAsync(word, value.status, sizeof *word, stream), "copying a status word"));
       item->status = word;
     }
-    if (bytes > 0 || item->status != nullptr) {
+    if ((bytes > 0 && !value.on_host) || item->status != nullptr) {
       WEFT_ASSIGN_OR_RETURN(item->copied, device_->Record(stream));
     }
     ++number_;

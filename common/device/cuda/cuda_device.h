@@ -28,6 +28,7 @@ class CudaDevice : public Device {
   absl::StatusOr<std::unique_ptr<Stream>> NewStream(v1::LaneKind lane) override;
   // cudaMalloc, not a stream-ordered pool: the memory can be opened by other processes through CUDA IPC.
   absl::StatusOr<std::shared_ptr<void>> Allocate(size_t bytes) override;
+  absl::StatusOr<std::shared_ptr<void>> AllocateForHost(size_t bytes) override { return AllocateHost(bytes); }
   int QueueDepth() const override { return kQueueDepth; }
   bool CanWaitFor(const EventRef& event) const override;
   absl::Status Fill(void* p, int value, size_t bytes, Stream* stream) override;

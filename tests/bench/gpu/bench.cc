@@ -82,7 +82,7 @@ std::string Ratio(double r) { return absl::StrFormat("%.3f", r); }
 
 CudaDevice* BareDevice() {
   static CudaDevice* const device = [] {
-    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", getenv("CUDA_MPS_PIPE_DIRECTORY") == nullptr ? "32" : "8", 0);
     auto plugin = LoadCudaPlugin("");
     if (!plugin.ok()) throw std::runtime_error(std::string(plugin.status().message()));
     auto made = CudaDevice::Create(**plugin, Clock::Real(), 0);

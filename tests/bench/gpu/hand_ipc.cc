@@ -43,7 +43,7 @@ struct Shared {
 class Process {
  public:
   Process(Shared* shared, int64_t rows) : shared_(shared), rows_(rows), bytes_(static_cast<size_t>(rows) * rows * 2) {
-    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", getenv("CUDA_MPS_PIPE_DIRECTORY") == nullptr ? "32" : "8", 0);
     auto plugin = LoadCudaPlugin("");
     if (!plugin.ok()) throw std::runtime_error(std::string(plugin.status().message()));
     cuda_ = (*plugin)->cuda;

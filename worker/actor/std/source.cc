@@ -1,5 +1,7 @@
 // std.Source, std.Constant.
 
+#include <set>
+
 #include "common/base/status_macros.h"
 #include "worker/actor/std/made_spec.h"
 #include "worker/actor/std/method_table.h"
@@ -31,6 +33,10 @@ class SourceActor : public Actor {
       return absl::InvalidArgumentError("config.fill \"execution\" changes with every execution; use std.Source");
     }
     WEFT_ASSIGN_OR_RETURN(outs->at(0), ctx.AllocateOutput(0, made_.dtype(), made_.dims()));
+    if (constant_ && ctx.outputs_persist()) {
+      // Made once for each of the task's buffers: a node's config never changes, and its buffers are its own.
+      if (!made_in_.insert(outs->at(0).data()).second) return absl::OkStatus();
+    }
     // A constant's random numbers are those of execution 0.
     return fill_output_(ctx, fill_, ctx.config().seed(), constant_ ? ExecutionNumber{nullptr, 0} : ctx.execution_number(), outs->at(0));
   }
@@ -45,6 +51,7 @@ class SourceActor : public Actor {
   MadeSpec made_;
   std::string fill_text_;  // what fill_ was parsed from
   Fill fill_;
+  std::set<const void*> made_in_;  // buffers that hold the constant
 };
 
 }  // namespace
