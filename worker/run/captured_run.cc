@@ -254,6 +254,14 @@ DeviceStatus* CapturedRun::StatusOf(int i, int variant) const {
   return reinterpret_cast<DeviceStatus*>(static_cast<char*>((*options_.ops[i].buffers)[variant].get()) + StatusOffset(bytes));
 }
 
+bool CapturedRun::GoesToGpus(int i) const {
+  const std::vector<int>& readers = options_.program->ops[i].readers;
+  return std::any_of(readers.begin(), readers.end(), [&](int r) {
+    const LocalOp& reader = options_.program->ops[r];
+    return reader.group != nullptr || (reader.edge != nullptr && reader.edge->transport != v1::SHM);
+  });
+}
+
 absl::Status CapturedRun::CaptureCompute(int i, int variant, Stream* stream, std::vector<std::vector<Value>>* values) {
   const LocalOp& op = options_.program->ops[i];
   ComputeCall* const call = options_.ops[i].call;
@@ -266,8 +274,9 @@ absl::Status CapturedRun::CaptureCompute(int i, int variant, Stream* stream, std
   }
   call->Begin(variant, std::move(args), stream, static_cast<const int64_t*>(counter_.get()));
   const size_t outputs = op.outputs.size();
-  // What its arguments carry it carries on; its own method may add to that. Where neither can be, there is nothing to combine.
-  const bool status = !from.empty() || op.may_fail_on_device;
+  // What its arguments carry it carries on; its own method may add to that. Where neither can be, there is nothing to combine, unless another GPU takes
+  // the value, which always takes a word with it.
+  const bool status = !from.empty() || op.may_fail_on_device || GoesToGpus(i);
   if (outputs > 0 && status) WEFT_RETURN_IF_ERROR(options_.device->CombineStatus(from, call->StatusOf(0), stream));
   absl::Status s = call->Run(options_.ops[i].actor, options_.ops[i].method);
   if (s.ok() && call->host_number_read()) {
