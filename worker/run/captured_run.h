@@ -112,6 +112,8 @@ class CapturedRun {
   absl::Status CaptureCollective(int op, int variant, Stream* stream, std::vector<std::vector<Value>>* values);
   absl::Status Poison(int op, int variant, Stream* stream);
   DeviceStatus* StatusOf(int op, int variant) const;
+  // Whether a transfer to another GPU, or a collective, takes what the op makes.
+  bool GoesToGpus(int op) const;
 
   absl::StatusOr<bool> FinishFront();
   absl::StatusOr<bool> LaunchNext(int64_t admitted);
