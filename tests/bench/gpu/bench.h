@@ -43,5 +43,6 @@ int Overlap(int argc, char** argv);
 int Copies(int argc, char** argv);
 int Latency(int argc, char** argv);
 int Beside(int argc, char** argv);
+int Timeline(int argc, char** argv);
 
 }  // namespace weft::bench

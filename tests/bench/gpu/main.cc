@@ -17,6 +17,7 @@ int main(int argc, char** argv) {
       {"overlap", Overlap, "three senders and a receiver, overlap off, on, and with 4 in flight: [--transport shm|ipc|nccl] [--balanced]"},
       {"copies", Copies, "bandwidth of ipc and shm edges against plain copies"},
       {"latency", Latency, "cost of an op in the loop, chains of small kernels, CPU -> GPU -> CPU"},
+      {"timeline", Timeline, "predicted against measured periods, with calibrated costs"},
       {"beside", Beside, "transfers beside matrix products: what each costs the other"},
   };
   for (const Part& p : kParts) {

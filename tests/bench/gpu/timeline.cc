@@ -1,0 +1,140 @@
+// Predicted against measured: costs are calibrated by one traced run, op by op; then the simulator predicts, and the daemons run, the same graph with overlap
+// off, on, and with several executions in flight.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <stdexcept>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/plan/plan.h"
+#include "driver/simulate/simulator.h"
+#include "tests/bench/gpu/bench.h"
+
+namespace weft::bench {
+namespace {
+
+void Check(const absl::Status& s) {
+  if (!s.ok()) throw std::runtime_error(std::string(s.message()));
+}
+
+// CPU worker, GPU worker, CPU worker; two values of 4 MiB an execution go all the way, each with work at every stage.
+v1::Graph Make(const std::string& name, v1::Overlap overlap, int in_flight) {
+  v1::Graph g;
+  g.set_name(name);
+  constexpr double kSeconds[] = {0.004, 0.006, 0.003};
+  for (int w = 0; w < 3; ++w) {
+    v1::Actor* a = g.add_actor();
+    a->set_name(absl::StrCat("stage", w));
+    a->set_class_("std.Delay");
+    a->set_worker(absl::StrCat("w", w));
+    a->mutable_config()->set_duration_s(kSeconds[w]);
+    a->mutable_config()->set_dtype(v1::F32);
+    a->mutable_config()->set_shape("[1048576]");
+  }
+  for (int v = 0; v < 2; ++v) {
+    for (int w = 0; w < 3; ++w) {
+      v1::Node* n = g.add_node();
+      n->set_name(absl::StrCat("n", v, "_", w));
+      n->set_actor(absl::StrCat("stage", w));
+      if (w > 0) n->add_arg()->set_node(absl::StrCat("n", v, "_", w - 1));
+    }
+  }
+  v1::Output* out = g.add_output();
+  out->set_name("out");
+  out->set_node("n1_2");
+  g.mutable_options()->set_overlap(overlap);
+  g.mutable_options()->set_max_in_flight(in_flight);
+  return g;
+}
+
+struct Costs {
+  std::map<std::string, Nanos> node;  // by name
+  std::map<std::string, Nanos> edge;  // by "src -> dst"
+};
+
+Costs Calibrate(Client* client) {
+  const v1::Graph g = Make("calibrate", v1::OFF, 1);
+  Check(client->Compile(g, Client::CompileOptions()).status());
+  {
+    SessionOptions options;
+    options.graph = g.name();
+    options.discard_outputs = true;
+    auto session = client->OpenSession(options);
+    Check(session.status());
+    for (int i = 0; i < 12; ++i) {
+      auto h = (*session)->Submit({});
+      Check(h.status());
+      Check((*session)->Wait(*h, 60).status());
+    }
+  }
+  auto proto = client->GetPlan(g.name());
+  Check(proto.status());
+  auto plan = PlanFromProto(*proto);
+  Check(plan.status());
+  auto trace = client->GetTrace(g.name(), 8);
+  Check(trace.status());
+  std::map<int32_t, std::vector<double>> times;
+  for (const v1::TraceTrack& t : *trace) {
+    for (const v1::TraceEvent& e : t.event()) times[e.op()].push_back(static_cast<double>(e.end_ns() - e.start_ns()));
+  }
+  Check(client->Teardown(g.name()));
+  Costs costs;
+  for (const PlanOp& op : plan->ops) {
+    const Nanos median = static_cast<Nanos>(Median(times[op.id]));
+    if (op.kind == v1::COMPUTE) costs.node[plan->nodes[op.node].name] = median;
+    // A buffered transfer's time is its copy's: the longer of what either end does.
+    if (op.edge >= 0 && plan->edges[op.edge].dst_worker != kClient) {
+      const PlanEdge& e = plan->edges[op.edge];
+      Nanos& t = costs.edge[absl::StrCat(e.src, " -> ", e.dst)];
+      t = std::max(t, median);
+    }
+  }
+  return costs;
+}
+
+}  // namespace
+
+int Timeline(int, char**) {
+  Daemons cluster({"h0", "h0", "h0"}, "h0", {"cpu", GpuOf(1), "cpu"});
+  const auto client = cluster.Dial();
+  const Costs costs = Calibrate(client.get());
+  CostModel model = CostModel::Default();
+  model.compute = [&](const Plan&, const PlanNode& n) {
+    const auto it = costs.node.find(n.name);
+    return it == costs.node.end() ? Nanos{0} : it->second;
+  };
+  model.transfer = [&](const Plan&, const PlanEdge& e) {
+    const auto it = costs.edge.find(absl::StrCat(e.src, " -> ", e.dst));
+    return it == costs.edge.end() ? Nanos{0} : it->second;
+  };
+  struct Setting {
+    const char* name;
+    v1::Overlap overlap;
+    int in_flight;
+  };
+  for (const Setting& s : {Setting{"off", v1::OFF, 1}, Setting{"on", v1::ON, 1}, Setting{"4 in flight", v1::ON, 4}}) {
+    const v1::Graph g = Make("timeline", s.overlap, s.in_flight);
+    Client::CompileOptions compile;
+    compile.trace = false;
+    Check(client->Compile(g, compile).status());
+    auto proto = client->GetPlan(g.name());
+    Check(proto.status());
+    Check(client->Teardown(g.name()));
+    auto plan = PlanFromProto(*proto);
+    Check(plan.status());
+    SimOptions options;
+    options.executions = 40;
+    options.record = false;
+    auto predicted = Simulate(*plan, model, options);
+    Check(predicted.status());
+    const double measured = Run(client.get(), g, 6, 34).period_s, ratio = measured / predicted->seconds_per_execution;
+    Row(absl::StrCat("timeline, ", s.name), absl::StrFormat("measured %s, predicted %s: %s", Ms(measured), Ms(predicted->seconds_per_execution), Ratio(ratio)),
+        "within 5 %", std::fabs(ratio - 1) <= 0.05);
+  }
+  return 0;
+}
+
+}  // namespace weft::bench
