@@ -34,6 +34,9 @@ Finding Cuda(const HostFacts& host, const GpuFacts& f) {
     return Fail(name, absl::StrCat(versions, ": ", f.problem.empty() ? "the driver is older than the runtime" : f.problem),
                 absl::StrCat("install an NVIDIA driver for CUDA ", CudaVersion(f.runtime), " or newer"));
   }
+  if (f.died) {
+    return Fail(name, f.problem, "see what it printed above, nvidia-smi and dmesg: the driver hangs or crashes; a restart of the host may be needed");
+  }
   if (!f.problem.empty() && f.runtime == 0) {
     return Fail(name, f.problem, "take a package that has the CUDA parts, or build them on a machine with a CUDA toolkit; without a GPU use --device cpu");
   }

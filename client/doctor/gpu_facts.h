@@ -43,6 +43,7 @@ struct TransferTimes {
 
 struct GpuFacts {
   std::string problem;  // no GPU can be used; nothing else is known then, but for the versions
+  bool died = false;    // because the process that looked hung or crashed
   std::string library;  // the file of the CUDA parts
   int driver = 0, runtime = 0;  // of CUDA, as 13000 for 13.0; 0: not there
   int nccl = 0;                 // as 22809 for 2.28.9

@@ -52,6 +52,8 @@ class Asked {
     return Receive(patience, problem);
   }
 
+  bool dead() const { return !dead_.ok(); }
+
  private:
   std::unique_ptr<Probe> probe_;
   absl::Status dead_;
@@ -185,6 +187,7 @@ GpuFacts LookAtGpus(const StartProbe& start, const TrialSizes& sizes) {
   probes.emplace_back(start());
   try {
     ReadFacts(probes[0].Ask({{"do", "facts"}}, kTakePatience, &f.problem), &f);
+    f.died = probes[0].dead();
     if (!f.problem.empty()) return f;
     std::vector<int> gpu_of;
     for (const GpuInfo& g : f.gpus) gpu_of.push_back(g.ordinal);

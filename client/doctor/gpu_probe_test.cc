@@ -101,23 +101,26 @@ TEST_CASE("gpu probe: two GPUs are tried both ways, and transfers are timed at e
 TEST_CASE("gpu probe: what CUDA refuses is named, and the rest is tried all the same") {
   struct Case {
     const char* call;
+    int nth;
     const std::string& (*problem)(const GpuFacts&);
     const char* says;
   };
   const Case cases[] = {
-      {"MemInfo", [](const GpuFacts& f) -> const std::string& { return f.gpus[f.gpus[0].problem.empty() ? 1 : 0].problem; }, "memory"},
-      {"StreamWait32", [](const GpuFacts& f) -> const std::string& { return f.gpus[0].stream_memory_problem; }, "word of registered memory"},
-      {"HostRegister", [](const GpuFacts& f) -> const std::string& { return f.gpus[0].stream_memory_problem; }, "registering a memory file"},
-      {"IpcGetHandle", [](const GpuFacts& f) -> const std::string& { return f.ipc.at(0).problem; }, "IPC handle"},
-      {"IpcOpen", [](const GpuFacts& f) -> const std::string& { return f.ipc.at(0).problem; }, "opening another process's memory"},
-      {"DeviceCount", [](const GpuFacts& f) -> const std::string& { return f.problem; }, "looking for GPUs"},
+      {"MemInfo", 1, [](const GpuFacts& f) -> const std::string& { return f.gpus[f.gpus[0].problem.empty() ? 1 : 0].problem; }, "memory"},
+      {"StreamWait32", 1, [](const GpuFacts& f) -> const std::string& { return f.gpus[0].stream_memory_problem; }, "word of registered memory"},
+      // What waits on the device by then is let go, else the memory could not be given back.
+      {"StreamWrite32", 10, [](const GpuFacts& f) -> const std::string& { return f.gpus[0].stream_memory_problem; }, "word of registered memory"},
+      {"HostRegister", 1, [](const GpuFacts& f) -> const std::string& { return f.gpus[0].stream_memory_problem; }, "registering a memory file"},
+      {"IpcGetHandle", 1, [](const GpuFacts& f) -> const std::string& { return f.ipc.at(0).problem; }, "IPC handle"},
+      {"IpcOpen", 1, [](const GpuFacts& f) -> const std::string& { return f.ipc.at(0).problem; }, "opening another process's memory"},
+      {"DeviceCount", 1, [](const GpuFacts& f) -> const std::string& { return f.problem; }, "looking for GPUs"},
   };
   for (const Case& c : cases) {
     INFO(c.call);
     FakePlugin::Options o;
     o.cuda.device_count = 2;
     Machine m(o);
-    m.fake.cuda.FailCall(c.call, 1, kCudaInvalidValue);
+    m.fake.cuda.FailCall(c.call, c.nth, kCudaInvalidValue);
     const GpuFacts f = m.Look();
     CHECK(c.problem(f).find(c.says) != std::string::npos);
     CHECK(Worst(CheckGpus(HostFacts(), f)) == Verdict::kFail);
@@ -151,7 +154,11 @@ TEST_CASE("gpu probe: a library that is not there, a hang and a crash are findin
   const auto look = [&](std::vector<std::string> answers, absl::Status then) {
     return LookAtGpus([&]() -> absl::StatusOr<std::unique_ptr<Probe>> { return std::unique_ptr<Probe>(new ScriptedProbe(answers, then)); });
   };
-  CHECK(look({}, absl::UnavailableError("was killed by signal 11")).problem.find("signal 11") != std::string::npos);
+  const GpuFacts gone = look({}, absl::UnavailableError("was killed by signal 11"));
+  CHECK(gone.problem.find("signal 11") != std::string::npos);
+  CHECK(gone.died);
+  CHECK(CheckGpus(HostFacts(), gone).at(0).remedy.find("dmesg") != std::string::npos);
+  CHECK_FALSE(look({R"({"error": "no GPU"})"}, absl::OkStatus()).died);
   const GpuFacts hung = look({facts}, absl::DeadlineExceededError("it does not answer"));
   REQUIRE(hung.gpus.size() == 1);
   CHECK(hung.gpus[0].problem == "take: it does not answer within 60.000 s");

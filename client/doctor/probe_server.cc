@@ -262,9 +262,11 @@ absl::StatusOr<ProbeServer::Json> ProbeServer::StreamMemory() {
   auto answer = Word(file->data(), 32);  // another cache line
   // Whatever happens below, the stream is let go: a wait that is left would hold the device until the process ends.
   const Cleanup release([&] {
-    for (uint32_t i = 1; i <= kPingPongs && cuda_->StreamQuery(stream_) == kCudaNotReady; ++i) {
+    for (uint32_t i = answer.load() + 1; i <= kPingPongs && cuda_->StreamQuery(stream_) == kCudaNotReady; ++i) {
       ask.store(i);
-      std::this_thread::sleep_for(std::chrono::microseconds(100));
+      const Nanos until = clock_->Now() + patience_ / kPingPongs;
+      while (answer.load() != i && cuda_->StreamQuery(stream_) == kCudaNotReady && clock_->Now() < until) {
+      }
     }
   });
   for (uint32_t i = 1; i <= kPingPongs; ++i) {
