@@ -70,7 +70,10 @@ nlohmann::ordered_json ToJson(const Findings& findings, const GpuFacts& gpus) {
   if (crossover) out["ipc_crossover_bytes"] = *crossover;
   out["findings"] = list;
   if (!gpus.times.sizes.empty()) {
-    out["transfers"] = {{"from", gpus.times.from}, {"to", gpus.times.to}, {"bytes", gpus.times.sizes}, {"ipc_s", gpus.times.ipc_s},
+    out["transfers"] = {{"from", gpus.times.from},
+                        {"to", gpus.times.to},
+                        {"bytes", gpus.times.sizes},
+                        {"ipc_s", gpus.times.ipc_s},
                         {"nccl_s", gpus.times.nccl_s}};
   }
   return out;
@@ -86,9 +89,7 @@ Outcome RunDoctor(const CommonArgs& common, const DoctorArgs& args) {
   Findings findings = CheckHost(host, decision.look);
   GpuFacts gpus;
   if (decision.look) {
-    gpus = LookAtGpus([] {
-      return StartProbeProcess({SelfPath(), "doctor", "--probe"}, [] { return Interrupt::Requested(); });
-    });
+    gpus = LookAtGpus([] { return StartProbeProcess({SelfPath(), "doctor", "--probe"}, [] { return Interrupt::Requested(); }); });
     const Findings more = CheckGpus(host, gpus);
     findings.insert(findings.end(), more.begin(), more.end());
     const Findings settings = CheckGpuEnvironment(host);
@@ -107,7 +108,8 @@ Outcome RunDoctor(const CommonArgs& common, const DoctorArgs& args) {
     if (f.verdict == Verdict::kFail) failed.push_back(f.name);
   }
   if (failed.empty()) return Outcome();
-  return Outcome(ExitCode::kExecutionFailed, absl::StrCat("weft does not work here as asked for; see ", absl::StrJoin(failed, ", "), " above"));
+  return Outcome(ExitCode::kExecutionFailed,
+                 absl::StrCat("weft does not work here as asked for; see ", absl::StrJoin(failed, ", "), " above"));
 }
 
 }  // namespace weft

@@ -1,5 +1,5 @@
-// A weft CUDA library over a fake, for tests of the whole command: two GPUs that the CPU plays. Without the fakes of kernels and of NCCL: they bring
-// protobuf messages, which the program that loads this has too.
+// A weft CUDA library over a fake, for tests of the whole command: two GPUs that the CPU plays. Without the fakes of kernels and of NCCL:
+// they bring protobuf messages, which the program that loads this has too.
 
 #include "common/device/cuda/api/plugin.h"
 #include "common/device/cuda/fake/fake_cuda.h"
@@ -15,7 +15,8 @@ class LoadOnly : public KernelsApi {
   int Scale(int, const void*, double, void*, int64_t, void*) override { return kCudaInvalidValue; }
   int Reduce(DeviceReduce, int, const void*, int64_t, int64_t, int64_t, void*, void*) override { return kCudaInvalidValue; }
   int Matmul(int, DevicePrecision, const void*, const void*, void*, int64_t, int64_t, int64_t, void*) override { return kCudaInvalidValue; }
-  int Linear(int, DevicePrecision, DeviceActivation, const void*, const void*, const void*, void*, int64_t, int64_t, int64_t, void*) override {
+  int Linear(int, DevicePrecision, DeviceActivation, const void*, const void*, const void*, void*, int64_t, int64_t, int64_t,
+             void*) override {
     return kCudaInvalidValue;
   }
   int Delay(int64_t, int, void*) override { return kCudaInvalidValue; }

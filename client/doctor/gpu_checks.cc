@@ -28,21 +28,24 @@ std::string Speed(double bytes_per_second) { return absl::StrFormat("%.1f GB/s",
 Finding Cuda(const HostFacts& host, const GpuFacts& f) {
   const std::string name = "CUDA";
   const std::string kernel = host.nvidia_driver.empty() ? "" : absl::StrCat("kernel driver ", host.nvidia_driver, ", ");
-  const std::string versions = absl::StrCat(kernel, "driver library for CUDA ", f.driver == 0 ? "(none)" : CudaVersion(f.driver), ", runtime ",
-                                            CudaVersion(f.runtime));
+  const std::string versions = absl::StrCat(kernel, "driver library for CUDA ", f.driver == 0 ? "(none)" : CudaVersion(f.driver),
+                                            ", runtime ", CudaVersion(f.runtime));
   if (f.driver != 0 && f.driver / 1000 < f.runtime / 1000) {
     return Fail(name, absl::StrCat(versions, ": ", f.problem.empty() ? "the driver is older than the runtime" : f.problem),
                 absl::StrCat("install an NVIDIA driver for CUDA ", CudaVersion(f.runtime), " or newer"));
   }
   if (f.died) {
-    return Fail(name, f.problem, "see what it printed above, nvidia-smi and dmesg: the driver hangs or crashes; a restart of the host may be needed");
+    return Fail(name, f.problem,
+                "see what it printed above, nvidia-smi and dmesg: the driver hangs or crashes; a restart of the host may be needed");
   }
   if (!f.problem.empty() && f.runtime == 0) {
-    return Fail(name, f.problem, "take a package that has the CUDA parts, or build them on a machine with a CUDA toolkit; without a GPU use --device cpu");
+    return Fail(name, f.problem,
+                "take a package that has the CUDA parts, or build them on a machine with a CUDA toolkit; without a GPU use --device cpu");
   }
   if (!f.problem.empty()) {
     return Fail(name, absl::StrCat(versions, ": ", f.problem),
-                "see that nvidia-smi works for this user, else install NVIDIA's driver; in a container pass the GPUs through (--gpus all); check CUDA_VISIBLE_DEVICES");
+                "see that nvidia-smi works for this user, else install NVIDIA's driver; in a container pass the GPUs through (--gpus all); "
+                "check CUDA_VISIBLE_DEVICES");
   }
   if (f.driver < f.runtime) {
     return Warn(name, versions, absl::StrCat("works within one major version of CUDA, but update the driver when you can"));
@@ -53,8 +56,9 @@ Finding Cuda(const HostFacts& host, const GpuFacts& f) {
 Finding Nccl(const GpuFacts& f) {
   const std::string name = "NCCL";
   if (!f.nccl_problem.empty()) {
-    return Warn(name, f.nccl_problem, "install NCCL (libnccl2) where the loader finds it: without it GPUs of different hosts, and values below the "
-                                      "crossover size, cannot be transferred, and there are no collectives");
+    return Warn(name, f.nccl_problem,
+                "install NCCL (libnccl2) where the loader finds it: without it GPUs of different hosts, and values below the "
+                "crossover size, cannot be transferred, and there are no collectives");
   }
   if (f.nccl < kOldestNccl) {
     return Fail(name, NcclVersion(f.nccl), absl::StrCat("install NCCL ", NcclVersion(kOldestNccl), " or newer"));
@@ -71,8 +75,9 @@ Finding Gpu(const GpuInfo& g) {
   }
   const std::string seen = absl::StrCat(what, FormatBytes(g.free_bytes), " of ", FormatBytes(g.total_bytes), " free");
   if (!g.kernels_problem.empty()) {
-    return Fail(name, absl::StrCat(seen, "; ", g.kernels_problem), "install the CUDA libraries that are named, where the loader finds them (ldconfig, "
-                                                                   "LD_LIBRARY_PATH)");
+    return Fail(name, absl::StrCat(seen, "; ", g.kernels_problem),
+                "install the CUDA libraries that are named, where the loader finds them (ldconfig, "
+                "LD_LIBRARY_PATH)");
   }
   if (g.free_bytes < kLittleMemory) {
     return Warn(name, seen, "end what fills it (nvidia-smi lists it), or give workers another GPU with --device cuda:N");
@@ -92,7 +97,8 @@ Finding Peers(const GpuFacts& f) {
   }
   if (without.empty()) return Ok(name, absl::StrCat("between all ", n, " GPUs"));
   return Warn(name, absl::StrCat("not from ", absl::StrJoin(without, ", ")),
-              "see nvidia-smi topo -p2p r; in a virtual machine, or with the IOMMU on, the host must allow it. These pairs transfer by NCCL through "
+              "see nvidia-smi topo -p2p r; in a virtual machine, or with the IOMMU on, the host must allow it. These pairs transfer by "
+              "NCCL through "
               "host memory");
 }
 
@@ -104,7 +110,8 @@ Finding Ipc(const GpuFacts& f) {
   }
   if (f.ipc.empty()) return Skipped(name, "no two processes could be tried");
   if (bad.empty()) {
-    return Ok(name, absl::StrCat("another process opened and read memory of a GPU, ", f.ipc.size(), f.ipc.size() == 1 ? " pair" : " pairs", " tried"));
+    return Ok(name, absl::StrCat("another process opened and read memory of a GPU, ", f.ipc.size(), f.ipc.size() == 1 ? " pair" : " pairs",
+                                 " tried"));
   }
   return Fail(name, absl::StrJoin(bad, "; "),
               "run all workers of a host in one container, or share its IPC and PID namespaces (--ipc=host --pid=host); until then set the "
@@ -129,7 +136,8 @@ Finding StreamMemory(const GpuFacts& f) {
   return Each(
       "stream memory operations", f, [](const GpuInfo& g) -> const std::string& { return g.stream_memory_problem; },
       [](const GpuInfo& g) { return absl::StrCat("host to device and back ", FormatSeconds(g.stream_memory_s)); },
-      "use a driver and a GPU that have 32-bit stream memory operations on registered host memory: transfers between processes are paced by them");
+      "use a driver and a GPU that have 32-bit stream memory operations on registered host memory: transfers between processes are paced "
+      "by them");
 }
 
 Finding HostCopies(const GpuFacts& f) {
@@ -141,8 +149,9 @@ Finding HostCopies(const GpuFacts& f) {
     return g.problem.empty() && g.host_copy_problem.empty() && std::min(g.to_device, g.from_device) < kSlowHostCopy;
   });
   if (out.verdict == Verdict::kOk && slow) {
-    return Warn(out.name, out.seen, "bind each worker to the cores and memory of its GPU's socket (numactl, nvidia-smi topo -m); see nvidia-smi -q "
-                                    "for the width of its link");
+    return Warn(out.name, out.seen,
+                "bind each worker to the cores and memory of its GPU's socket (numactl, nvidia-smi topo -m); see nvidia-smi -q "
+                "for the width of its link");
   }
   return out;
 }
@@ -153,14 +162,15 @@ Finding CrossoverFinding(const GpuFacts& f) {
   if (!f.times.problem.empty()) return Skipped(name, absl::StrCat("not measured: ", f.times.problem, "; ", fallback));
   if (f.times.sizes.empty()) return Skipped(name, absl::StrCat("not measured; ", fallback));
   const size_t last = f.times.sizes.size() - 1;
-  const std::string pair = absl::StrCat("GPU ", f.times.from, " to GPU ", f.times.to, ", ", FormatBytes(f.times.sizes[0]), ": ipc ",
-                                        FormatSeconds(f.times.ipc_s[0]), ", nccl ", FormatSeconds(f.times.nccl_s[0]), "; ",
-                                        FormatBytes(f.times.sizes[last]), ": ipc ", FormatSeconds(f.times.ipc_s[last]), ", nccl ",
-                                        FormatSeconds(f.times.nccl_s[last]));
+  const std::string pair =
+      absl::StrCat("GPU ", f.times.from, " to GPU ", f.times.to, ", ", FormatBytes(f.times.sizes[0]), ": ipc ",
+                   FormatSeconds(f.times.ipc_s[0]), ", nccl ", FormatSeconds(f.times.nccl_s[0]), "; ", FormatBytes(f.times.sizes[last]),
+                   ": ipc ", FormatSeconds(f.times.ipc_s[last]), ", nccl ", FormatSeconds(f.times.nccl_s[last]));
   const std::optional<uint64_t> crossover = IpcCrossover(f.times);
   if (!crossover) {
     return Warn(name, absl::StrCat(pair, ": nccl is faster at every size"),
-                "see nvidia-smi topo -m for how the GPUs are joined; ipc leaves all multiprocessors to the computation, which may still be worth it");
+                "see nvidia-smi topo -m for how the GPUs are joined; ipc leaves all multiprocessors to the computation, which may still be "
+                "worth it");
   }
   return Ok(name, absl::StrCat(pair, "; for the cluster file: ipc_crossover_bytes: ", *crossover, " (", FormatBytes(*crossover), ")"));
 }
@@ -199,8 +209,9 @@ Findings CheckGpus(const HostFacts& host, const GpuFacts& f) {
   out.push_back(HostCopies(f));
   out.push_back(CrossoverFinding(f));
   out.push_back(host.mps ? Ok("CUDA MPS", "its control daemon runs: workers that share a GPU compute side by side")
-                         : Skipped("CUDA MPS", "not running; needed only where several workers share a GPU, which else take turns in slices of "
-                                               "milliseconds"));
+                         : Skipped("CUDA MPS",
+                                   "not running; needed only where several workers share a GPU, which else take turns in slices of "
+                                   "milliseconds"));
   return out;
 }
 

@@ -19,8 +19,8 @@ GpuDecision DecideGpu(const HostFacts& host, const std::string& device);
 // Of what was seen of the GPUs. `host` adds the kernel driver's version and CUDA MPS.
 Findings CheckGpus(const HostFacts& host, const GpuFacts& facts);
 
-// The smallest size from which on a transfer through IPC takes at most 5 % longer than NCCL's, at that and at every larger size; nullopt when it
-// does not even at the largest. The 5 % are less than what NCCL's kernels take from the computation beside them.
+// The smallest size from which on a transfer through IPC takes at most 5 % longer than NCCL's, at that and at every larger size; nullopt
+// when it does not even at the largest. The 5 % are less than what NCCL's kernels take from the computation beside them.
 std::optional<uint64_t> IpcCrossover(const TransferTimes& times);
 
 }  // namespace weft

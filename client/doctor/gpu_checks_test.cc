@@ -74,10 +74,17 @@ TEST_CASE("gpu checks: each problem is in its own finding, with its text and a r
       {"GPU 1", Verdict::kFail, [](GpuFacts* f) { f->gpus[1].problem = "all CUDA-capable devices are busy"; }, "busy"},
       {"GPU 0", Verdict::kFail, [](GpuFacts* f) { f->gpus[0].kernels_problem = "libcublas.so.13: cannot open"; }, "libcublas"},
       {"GPU 0", Verdict::kWarn, [](GpuFacts* f) { f->gpus[0].free_bytes = 100 << 20; }, "100"},
-      {"peer access", Verdict::kWarn, [](GpuFacts* f) { f->peers = {{0, 1}, {0, 0}}; }, "1 to 0"},
-      {"IPC memory", Verdict::kFail, [](GpuFacts* f) { f->ipc[1].problem = "invalid device context"; }, "GPU 1 to GPU 0: invalid device context"},
-      {"stream memory operations", Verdict::kFail, [](GpuFacts* f) { f->gpus[1].stream_memory_problem = "not supported"; }, "GPU 1: not supported"},
-      {"copies from registered memory", Verdict::kFail, [](GpuFacts* f) { f->gpus[0].host_copy_problem = "registering: out of memory"; }, "out of memory"},
+      {"peer access", Verdict::kWarn,
+       [](GpuFacts* f) {
+         f->peers = {{0, 1}, {0, 0}};
+       },
+       "1 to 0"},
+      {"IPC memory", Verdict::kFail, [](GpuFacts* f) { f->ipc[1].problem = "invalid device context"; },
+       "GPU 1 to GPU 0: invalid device context"},
+      {"stream memory operations", Verdict::kFail, [](GpuFacts* f) { f->gpus[1].stream_memory_problem = "not supported"; },
+       "GPU 1: not supported"},
+      {"copies from registered memory", Verdict::kFail, [](GpuFacts* f) { f->gpus[0].host_copy_problem = "registering: out of memory"; },
+       "out of memory"},
       {"copies from registered memory", Verdict::kWarn, [](GpuFacts* f) { f->gpus[0].to_device = 3e9; }, "3.0 GB/s"},
       {"ipc or nccl", Verdict::kWarn, [](GpuFacts* f) { f->times.ipc_s[3] = 1; }, "nccl is faster"},
   };

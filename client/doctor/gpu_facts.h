@@ -6,8 +6,8 @@
 
 namespace weft {
 
-// What was seen of the GPUs, and what was tried on them: plain data, so that checks are tested with made-up machines. A problem that is empty
-// means that the thing works.
+// What was seen of the GPUs, and what was tried on them: plain data, so that checks are tested with made-up machines. A problem that is
+// empty means that the thing works.
 struct GpuInfo {
   int ordinal = 0;
   std::string name;
@@ -42,9 +42,9 @@ struct TransferTimes {
 };
 
 struct GpuFacts {
-  std::string problem;  // no GPU can be used; nothing else is known then, but for the versions
-  bool died = false;    // because the process that looked hung or crashed
-  std::string library;  // the file of the CUDA parts
+  std::string problem;          // no GPU can be used; nothing else is known then, but for the versions
+  bool died = false;            // because the process that looked hung or crashed
+  std::string library;          // the file of the CUDA parts
   int driver = 0, runtime = 0;  // of CUDA, as 13000 for 13.0; 0: not there
   int nccl = 0;                 // as 22809 for 2.28.9
   std::string nccl_problem;

@@ -108,7 +108,8 @@ void TryIpc(std::vector<Asked>* probes, const std::vector<int>& gpu_of, GpuFacts
       if (to == from || !f->gpus[gpu_of[to]].problem.empty() || !CanReach(*f, gpu_of[to], gpu_of[from])) continue;
       IpcTrial trial{gpu_of[from], gpu_of[to], problem};
       if (problem.empty()) {
-        (*probes)[to].Ask({{"do", "read"}, {"handle", exposed.value("handle", "")}, {"bytes", kTrialBytes}, {"seed", seed}}, kPatience, &trial.problem);
+        (*probes)[to].Ask({{"do", "read"}, {"handle", exposed.value("handle", "")}, {"bytes", kTrialBytes}, {"seed", seed}}, kPatience,
+                          &trial.problem);
       }
       f->ipc.push_back(trial);
     }
@@ -166,11 +167,18 @@ void TimeTransfers(std::vector<Asked>* probes, const TrialSizes& trial, GpuFacts
     if (receive_problem.empty() && seconds->size() != sizes.size()) receive_problem = "times are missing in the answer";
   };
   both({{"do", "ipc_send"}, {"flags", in.value("flags", "")}, {"sizes", sizes}, {"rounds", trial.rounds}},
-       {{"do", "ipc_receive"}, {"handle", out.value("handle", "")}, {"flags", out.value("flags", "")}, {"sizes", sizes}, {"rounds", trial.rounds}}, &t->ipc_s);
+       {{"do", "ipc_receive"},
+        {"handle", out.value("handle", "")},
+        {"flags", out.value("flags", "")},
+        {"sizes", sizes},
+        {"rounds", trial.rounds}},
+       &t->ipc_s);
   std::string id_problem;
   const Json id = sender.Ask({{"do", "nccl_id"}}, kPatience, &id_problem);
   if (send_problem.empty()) send_problem = id_problem;
-  const auto rank = [&](int r) { return Json{{"do", "nccl"}, {"id", id.value("id", "")}, {"rank", r}, {"sizes", sizes}, {"rounds", trial.rounds}}; };
+  const auto rank = [&](int r) {
+    return Json{{"do", "nccl"}, {"id", id.value("id", "")}, {"rank", r}, {"sizes", sizes}, {"rounds", trial.rounds}};
+  };
   both(rank(0), rank(1), &t->nccl_s);
   if (!receive_problem.empty() || !send_problem.empty()) {
     t->problem = receive_problem.empty() ? send_problem : receive_problem;

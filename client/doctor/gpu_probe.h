@@ -15,8 +15,8 @@ struct TrialSizes {
   int rounds = 20;                 // of each
 };
 
-// Looks at the GPUs and tries them, by probes: one for each GPU (two where there is one, so that a process can open another's memory). What one
-// of them cannot do, or hangs or crashes in, becomes a problem in what is returned; the rest is tried all the same. Takes seconds.
+// Looks at the GPUs and tries them, by probes: one for each GPU (two where there is one, so that a process can open another's memory). What
+// one of them cannot do, or hangs or crashes in, becomes a problem in what is returned; the rest is tried all the same. Takes seconds.
 GpuFacts LookAtGpus(const StartProbe& start, const TrialSizes& sizes = TrialSizes());
 
 }  // namespace weft

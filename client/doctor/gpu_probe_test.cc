@@ -48,10 +48,12 @@ const TrialSizes kSmall = {1 << 16, 4 << 10, 64 << 10, 3};
 struct Machine {
   explicit Machine(FakePlugin::Options options) : fake(std::move(options)), plugin(fake.plugin(nullptr)) {}
   GpuFacts Look() {
-    return LookAtGpus([this]() -> absl::StatusOr<std::unique_ptr<Probe>> {
-      ++started;
-      return std::unique_ptr<Probe>(new LocalProbe(&plugin));
-    }, kSmall);
+    return LookAtGpus(
+        [this]() -> absl::StatusOr<std::unique_ptr<Probe>> {
+          ++started;
+          return std::unique_ptr<Probe>(new LocalProbe(&plugin));
+        },
+        kSmall);
   }
   FakePlugin fake;
   const CudaPlugin plugin;
@@ -107,10 +109,13 @@ TEST_CASE("gpu probe: what CUDA refuses is named, and the rest is tried all the 
   };
   const Case cases[] = {
       {"MemInfo", 1, [](const GpuFacts& f) -> const std::string& { return f.gpus[f.gpus[0].problem.empty() ? 1 : 0].problem; }, "memory"},
-      {"StreamWait32", 1, [](const GpuFacts& f) -> const std::string& { return f.gpus[0].stream_memory_problem; }, "word of registered memory"},
+      {"StreamWait32", 1, [](const GpuFacts& f) -> const std::string& { return f.gpus[0].stream_memory_problem; },
+       "word of registered memory"},
       // What waits on the device by then is let go, else the memory could not be given back.
-      {"StreamWrite32", 10, [](const GpuFacts& f) -> const std::string& { return f.gpus[0].stream_memory_problem; }, "word of registered memory"},
-      {"HostRegister", 1, [](const GpuFacts& f) -> const std::string& { return f.gpus[0].stream_memory_problem; }, "registering a memory file"},
+      {"StreamWrite32", 10, [](const GpuFacts& f) -> const std::string& { return f.gpus[0].stream_memory_problem; },
+       "word of registered memory"},
+      {"HostRegister", 1, [](const GpuFacts& f) -> const std::string& { return f.gpus[0].stream_memory_problem; },
+       "registering a memory file"},
       {"IpcGetHandle", 1, [](const GpuFacts& f) -> const std::string& { return f.ipc.at(0).problem; }, "IPC handle"},
       {"IpcOpen", 1, [](const GpuFacts& f) -> const std::string& { return f.ipc.at(0).problem; }, "opening another process's memory"},
       {"DeviceCount", 1, [](const GpuFacts& f) -> const std::string& { return f.problem; }, "looking for GPUs"},

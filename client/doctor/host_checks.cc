@@ -29,8 +29,9 @@ Finding SystemCalls(const HostFacts& f) {
   const std::string name = "system calls";
   const std::string kernel = absl::StrCat("Linux ", f.kernel);
   if (!f.pidfd_error.empty()) {
-    return Fail(name, absl::StrCat(kernel, ": pidfd_open: ", f.pidfd_error),
-                "use Linux 5.3 or newer, and in a container a seccomp profile that allows pidfd_open: weft notices by it that a process died");
+    return Fail(
+        name, absl::StrCat(kernel, ": pidfd_open: ", f.pidfd_error),
+        "use Linux 5.3 or newer, and in a container a seccomp profile that allows pidfd_open: weft notices by it that a process died");
   }
   if (!f.memfd_error.empty()) {
     return Fail(name, absl::StrCat(kernel, ": memfd_create: ", f.memfd_error),
@@ -40,10 +41,12 @@ Finding SystemCalls(const HostFacts& f) {
 }
 
 Finding Machine(const HostFacts& f) {
-  const std::string seen = absl::StrCat(f.cpus, f.cpus == 1 ? " core" : " cores", ", ", FormatBytes(f.memory_available), " of memory available");
+  const std::string seen =
+      absl::StrCat(f.cpus, f.cpus == 1 ? " core" : " cores", ", ", FormatBytes(f.memory_available), " of memory available");
   if (f.cpus < 2) {
-    return Warn("cores and memory", seen, "give it at least one core for each worker, and one for the driver: on one core a transfer and a "
-                                          "computation of CPU workers take turns");
+    return Warn("cores and memory", seen,
+                "give it at least one core for each worker, and one for the driver: on one core a transfer and a "
+                "computation of CPU workers take turns");
   }
   return Ok("cores and memory", seen);
 }
@@ -53,7 +56,8 @@ Finding SharedMemory(const HostFacts& f, bool gpu) {
   const std::string remedy = "mount a tmpfs there; for a container: --shm-size=8g, or --ipc=host";
   if (!f.shm_error.empty()) {
     // weft's own shared memory needs no file system.
-    return gpu ? Fail(name, f.shm_error, absl::StrCat(remedy, ": NCCL needs it")) : Skipped(name, absl::StrCat(f.shm_error, "; only NCCL needs it"));
+    return gpu ? Fail(name, f.shm_error, absl::StrCat(remedy, ": NCCL needs it"))
+               : Skipped(name, absl::StrCat(f.shm_error, "; only NCCL needs it"));
   }
   const std::string seen = absl::StrCat(FormatBytes(f.shm_bytes), ", ", FormatBytes(f.shm_free), " free");
   if (gpu && f.shm_free < kEnoughShm) {
@@ -66,10 +70,12 @@ Finding LockedMemory(const HostFacts& f, bool gpu) {
   const std::string name = "locked memory";
   const std::string seen = absl::StrCat("limit ", Size(f.memlock), ", hard limit ", Size(f.memlock_hard));
   if (gpu && f.memlock != HostFacts::kUnlimited) {
-    const std::string remedy = "ulimit -l unlimited, LimitMEMLOCK=infinity in the unit, or --ulimit memlock=-1 for a container: what the network "
-                               "card or the GPU reads is page-locked";
+    const std::string remedy =
+        "ulimit -l unlimited, LimitMEMLOCK=infinity in the unit, or --ulimit memlock=-1 for a container: what the network "
+        "card or the GPU reads is page-locked";
     // Only pages registered with a network card are counted against it by the kernel.
-    return f.infiniband.empty() ? Skipped(name, absl::StrCat(seen, "; counts only with an InfiniBand or RoCE card")) : Warn(name, seen, remedy);
+    return f.infiniband.empty() ? Skipped(name, absl::StrCat(seen, "; counts only with an InfiniBand or RoCE card"))
+                                : Warn(name, seen, remedy);
   }
   return Ok(name, seen);
 }
@@ -77,7 +83,8 @@ Finding LockedMemory(const HostFacts& f, bool gpu) {
 Finding OpenFiles(const HostFacts& f) {
   const std::string name = "open files";
   const std::string seen = absl::StrCat("limit ", Number(f.open_files), ", hard limit ", Number(f.open_files_hard));
-  const std::string remedy = "ulimit -n 65536, or LimitNOFILE=65536 in the unit: shared memory and connections to every peer take descriptors";
+  const std::string remedy =
+      "ulimit -n 65536, or LimitNOFILE=65536 in the unit: shared memory and connections to every peer take descriptors";
   if (f.open_files < kTooFewFiles) return Fail(name, seen, remedy);
   if (f.open_files < kFewFiles) return Warn(name, seen, remedy);
   return Ok(name, seen);
@@ -97,18 +104,21 @@ Finding Network(const HostFacts& f, bool gpu) {
     return Fail(name, absl::StrCat("NCCL finds none (", choice.why, "); there are: ", list),
                 "set NCCL_SOCKET_IFNAME to one of them that is up, or unset it; NCCL needs one even within a host");
   }
-  const std::string seen = absl::StrCat("NCCL uses ", absl::StrJoin(choice.names, ", "), " (", choice.why, "), Gloo the one of --data-address; ", route,
-                                        f.infiniband.empty() ? "" : absl::StrCat("; InfiniBand: ", absl::StrJoin(f.infiniband, ", ")));
+  const std::string seen =
+      absl::StrCat("NCCL uses ", absl::StrJoin(choice.names, ", "), " (", choice.why, "), Gloo the one of --data-address; ", route,
+                   f.infiniband.empty() ? "" : absl::StrCat("; InfiniBand: ", absl::StrJoin(f.infiniband, ", ")));
   const bool is_route = std::find(choice.names.begin(), choice.names.end(), f.default_route) != choice.names.end();
   if (Env(f, "NCCL_SOCKET_IFNAME").empty() && !f.default_route.empty() && !is_route && f.infiniband.empty()) {
-    return Warn(name, seen, absl::StrCat("set NCCL_SOCKET_IFNAME=", f.default_route, " if other hosts are reached by it, or NCCL_SOCKET_IFNAME=",
-                                         choice.names.front(), " to say that this is meant"));
+    return Warn(name, seen,
+                absl::StrCat("set NCCL_SOCKET_IFNAME=", f.default_route, " if other hosts are reached by it, or NCCL_SOCKET_IFNAME=",
+                             choice.names.front(), " to say that this is meant"));
   }
   return Ok(name, seen);
 }
 
 Finding Program(const std::string& name, const std::string& path, const std::string& error) {
-  if (!error.empty()) return Fail(name, error, absl::StrCat("set WEFT_BIN_DIR to the directory that has ", name, ", or put it beside weft"));
+  if (!error.empty())
+    return Fail(name, error, absl::StrCat("set WEFT_BIN_DIR to the directory that has ", name, ", or put it beside weft"));
   return Ok(name, path);
 }
 
@@ -129,7 +139,8 @@ struct Rule {
 };
 
 const Rule kRules[] = {
-    {"CUDA_LAUNCH_BLOCKING", IsOn, Verdict::kFail, "unset it: every launch would wait for its end, so nothing overlaps and a worker cannot abort"},
+    {"CUDA_LAUNCH_BLOCKING", IsOn, Verdict::kFail,
+     "unset it: every launch would wait for its end, so nothing overlaps and a worker cannot abort"},
     {"NCCL_COMM_BLOCKING", IsOn, Verdict::kFail, "unset it: a call of NCCL that waits for a dead peer could not be ended"},
     {"CUDA_DEVICE_MAX_CONNECTIONS",
      [](const std::string& v) {
@@ -143,14 +154,17 @@ const Rule kRules[] = {
     {"NCCL_P2P_LEVEL", [](const std::string& v) { return v == "LOC" || v == "0"; }, Verdict::kWarn,
      "unset it: it keeps NCCL from moving data directly between GPUs"},
     {"NCCL_SHM_DISABLE", IsOn, Verdict::kWarn, "unset it: where there is no peer access, transfers of a host would go over the network"},
-    {"NCCL_MAX_NCHANNELS", IsOn, Verdict::kWarn, "unset it: weft gives each communicator its own limit (maxCTAs), and this one comes before it"},
+    {"NCCL_MAX_NCHANNELS", IsOn, Verdict::kWarn,
+     "unset it: weft gives each communicator its own limit (maxCTAs), and this one comes before it"},
     {"NCCL_MIN_NCHANNELS", IsOn, Verdict::kWarn, "unset it: communicators would take more multiprocessors than weft's budget counts"},
     {"NCCL_MIN_CTAS", IsOn, Verdict::kWarn, "unset it: communicators would take more multiprocessors than weft's budget counts"},
     {"NCCL_MAX_CTAS", IsOn, Verdict::kWarn, "unset it: weft gives each communicator its own limit, and this one comes before it"},
     {"NCCL_HOSTID", IsOn, Verdict::kWarn,
      "unset it: weft sets it where two workers share a GPU; the same for all hosts makes NCCL take them for one, and transfers fail"},
-    {"NCCL_PROTO", [](const std::string& v) { return !v.empty(); }, Verdict::kWarn, "unset it, unless it is meant for a measurement: it rules out what is fastest for other sizes"},
-    {"NCCL_ALGO", [](const std::string& v) { return !v.empty(); }, Verdict::kWarn, "unset it, unless it is meant for a measurement: it rules out what is fastest for other sizes"},
+    {"NCCL_PROTO", [](const std::string& v) { return !v.empty(); }, Verdict::kWarn,
+     "unset it, unless it is meant for a measurement: it rules out what is fastest for other sizes"},
+    {"NCCL_ALGO", [](const std::string& v) { return !v.empty(); }, Verdict::kWarn,
+     "unset it, unless it is meant for a measurement: it rules out what is fastest for other sizes"},
     {"NCCL_DEBUG", [](const std::string& v) { return v == "TRACE" || v == "INFO"; }, Verdict::kWarn,
      "set WARN for production: more slows every communicator's start and fills the logs"},
     {"NCCL_IB_DISABLE", IsOn, Verdict::kWarn, "unset it if hosts are joined by InfiniBand or RoCE: transfers would go over TCP"},

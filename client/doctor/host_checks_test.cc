@@ -103,8 +103,9 @@ TEST_CASE("host checks: an interface that is not the default route's is worth a 
 }
 
 TEST_CASE("nccl interface: prefixes, whole names, exclusion, and the order without a setting") {
-  std::vector<NetInterface> i = {{"lo", true, true, {"127.0.0.1"}},      {"docker0", true, false, {"172.17.0.1"}}, {"eth0", false, false, {"10.0.0.2"}},
-                                 {"eth1", true, false, {"10.0.1.2"}},    {"eth10", true, false, {"10.0.2.2"}},     {"ib0", true, false, {}},
+  std::vector<NetInterface> i = {{"lo", true, true, {"127.0.0.1"}},       {"docker0", true, false, {"172.17.0.1"}},
+                                 {"eth0", false, false, {"10.0.0.2"}},    {"eth1", true, false, {"10.0.1.2"}},
+                                 {"eth10", true, false, {"10.0.2.2"}},    {"ib0", true, false, {}},
                                  {"virbr0", true, false, {"192.168.1.1"}}};
   using Names = std::vector<std::string>;
   CHECK(NcclInterface(i, "").names == Names{"eth1"});
@@ -124,7 +125,11 @@ TEST_CASE("nccl interface: prefixes, whole names, exclusion, and the order witho
 
 TEST_CASE("environment: each setting that matters is named with its value; harmless ones are listed") {
   HostFacts f = GoodHost();
-  f.env = {{"NCCL_NVLS_ENABLE", "0"}, {"CUDA_DEVICE_MAX_CONNECTIONS", "32"}, {"NCCL_P2P_DISABLE", "0"}, {"NCCL_IB_DISABLE", "1"}, {"HOME", "/root"}};
+  f.env = {{"NCCL_NVLS_ENABLE", "0"},
+           {"CUDA_DEVICE_MAX_CONNECTIONS", "32"},
+           {"NCCL_P2P_DISABLE", "0"},
+           {"NCCL_IB_DISABLE", "1"},
+           {"HOME", "/root"}};
   Findings found = CheckGpuEnvironment(f);
   REQUIRE(found.size() == 1);
   CHECK(found[0].verdict == Verdict::kOk);
@@ -143,7 +148,8 @@ TEST_CASE("environment: each setting that matters is named with its value; harml
     all += x.seen + "\n";
     CHECK_FALSE(x.remedy.empty());
   }
-  for (const char* part : {"NCCL_P2P_DISABLE=1", "CUDA_DEVICE_MAX_CONNECTIONS=1", "CUDA_LAUNCH_BLOCKING=1", "NCCL_IB_DISABLE=1"}) CHECK(Says(all, part));
+  for (const char* part : {"NCCL_P2P_DISABLE=1", "CUDA_DEVICE_MAX_CONNECTIONS=1", "CUDA_LAUNCH_BLOCKING=1", "NCCL_IB_DISABLE=1"})
+    CHECK(Says(all, part));
 }
 
 TEST_CASE("host facts: routes and the driver's version are read from their files") {
@@ -152,7 +158,8 @@ TEST_CASE("host facts: routes and the driver's version are read from their files
                        "wlan0\t00000000\t0100000A\t0003\t0\t0\t600\t00000000\t0\n"
                        "eth0\t00000000\t0100000A\t0003\t0\t0\t100\t00000000\t0\n") == "eth0");
   CHECK(DefaultRouteOf("").empty());
-  CHECK(NvidiaDriverOf("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build\nGCC version:  gcc version 12.2.0\n") ==
+  CHECK(NvidiaDriverOf(
+            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build\nGCC version:  gcc version 12.2.0\n") ==
         "580.159.04");
   CHECK(NvidiaDriverOf("").empty());
 }
@@ -174,7 +181,8 @@ TEST_CASE("host facts: this machine has what every machine has that runs this te
 }
 
 TEST_CASE("report: a line for each, the remedy below it, counts at the end") {
-  const std::string text = ReportText({Ok("cores", "8"), Warn("/dev/shm", "64 MiB", "more"), Fail("CUDA", "none", "install it"), Skipped("GPU", "none")});
+  const std::string text =
+      ReportText({Ok("cores", "8"), Warn("/dev/shm", "64 MiB", "more"), Fail("CUDA", "none", "install it"), Skipped("GPU", "none")});
   CHECK(Says(text, "ok       cores     8\n"));
   CHECK(Says(text, "warn     /dev/shm  64 MiB\n         do: more\n"));
   CHECK(Says(text, "fail     CUDA      none\n         do: install it\n"));

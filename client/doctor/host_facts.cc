@@ -149,7 +149,8 @@ std::string NvidiaDriverOf(const std::string& proc_version) {
   for (const auto& line : absl::StrSplit(proc_version, '\n')) {
     if (line.find("NVRM") == absl::string_view::npos) continue;
     for (const absl::string_view word : absl::StrSplit(line, ' ', absl::SkipEmpty())) {
-      if (word.find('.') != absl::string_view::npos && word.find_first_not_of("0123456789.") == absl::string_view::npos) return std::string(word);
+      if (word.find('.') != absl::string_view::npos && word.find_first_not_of("0123456789.") == absl::string_view::npos)
+        return std::string(word);
     }
   }
   return "";

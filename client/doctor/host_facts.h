@@ -35,15 +35,15 @@ struct HostFacts {
   uint64_t open_files_hard = 0;
 
   std::vector<NetInterface> interfaces;
-  std::string default_route;  // interface of the default route; empty: none
+  std::string default_route;            // interface of the default route; empty: none
   std::vector<std::string> infiniband;  // devices below /sys/class/infiniband
 
   std::map<std::string, std::string> env;  // of this process
 
-  bool nvidia_device = false;   // /dev/nvidiactl is there
-  std::string nvidia_driver;    // "580.159.04"; empty: /proc/driver/nvidia/version is not there
-  std::string nvidia_access;    // why /dev/nvidiactl cannot be opened; empty: it can, or is not there
-  bool mps = false;             // a control daemon of CUDA MPS answers where this process would look for it
+  bool nvidia_device = false;  // /dev/nvidiactl is there
+  std::string nvidia_driver;   // "580.159.04"; empty: /proc/driver/nvidia/version is not there
+  std::string nvidia_access;   // why /dev/nvidiactl cannot be opened; empty: it can, or is not there
+  bool mps = false;            // a control daemon of CUDA MPS answers where this process would look for it
 
   std::string driver_path;  // of weft-driver and weft-worker, or why they are not found
   std::string driver_error;

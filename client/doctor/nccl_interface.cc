@@ -29,8 +29,8 @@ Match Named(std::string wanted) {
   if (whole) wanted.erase(0, 1);
   const std::vector<std::string> list = absl::StrSplit(wanted, ',', absl::SkipEmpty());
   return [leave_out, whole, list](const NetInterface& i) {
-    const bool in = std::any_of(list.begin(), list.end(),
-                                [&](const std::string& n) { return whole ? i.name == n : absl::StartsWith(i.name, n); });
+    const bool in =
+        std::any_of(list.begin(), list.end(), [&](const std::string& n) { return whole ? i.name == n : absl::StartsWith(i.name, n); });
     return in != leave_out;
   };
 }

@@ -146,7 +146,8 @@ absl::Status ProbeServer::CheckNccl(int code, const std::string& what, NcclCommH
   if (code == kNcclSuccess) return absl::OkStatus();
   NcclApi* const nccl = (*plugin_)->nccl;
   const char* const last = nccl->LastError(comm);
-  return absl::InternalError(absl::StrCat(what, ": ", nccl->ErrorText(code), last == nullptr || *last == '\0' ? "" : ", ", last == nullptr ? "" : last));
+  return absl::InternalError(
+      absl::StrCat(what, ": ", nccl->ErrorText(code), last == nullptr || *last == '\0' ? "" : ", ", last == nullptr ? "" : last));
 }
 
 absl::Status ProbeServer::AwaitNccl(int code, const std::string& what, NcclCommHandle comm) const {
@@ -222,12 +223,17 @@ absl::StatusOr<ProbeServer::Json> ProbeServer::Facts() {
   for (int i = 0; i < count; ++i) {
     CudaDeviceInfo info{};
     WEFT_RETURN_IF_ERROR(Check(cuda_->GetDeviceInfo(i, &info), absl::StrCat("asking for GPU ", i)));
-    out["gpus"].push_back({{"name", info.name}, {"pci", info.pci_bus_id}, {"sm_count", info.sm_count}, {"major", info.major},
-                           {"minor", info.minor}, {"bytes", info.total_bytes}});
+    out["gpus"].push_back({{"name", info.name},
+                           {"pci", info.pci_bus_id},
+                           {"sm_count", info.sm_count},
+                           {"major", info.major},
+                           {"minor", info.minor},
+                           {"bytes", info.total_bytes}});
     Json row = Json::array();
     for (int j = 0; j < count; ++j) {
       int can = 0;
-      if (i != j) WEFT_RETURN_IF_ERROR(Check(cuda_->CanAccessPeer(i, j, &can), absl::StrCat("asking for access from GPU ", i, " to GPU ", j)));
+      if (i != j)
+        WEFT_RETURN_IF_ERROR(Check(cuda_->CanAccessPeer(i, j, &can), absl::StrCat("asking for access from GPU ", i, " to GPU ", j)));
       row.push_back(can);
     }
     out["peers"].push_back(row);
@@ -281,7 +287,9 @@ absl::StatusOr<ProbeServer::Json> ProbeServer::StreamMemory() {
   for (uint32_t i = 1; i <= kPingPongs; ++i) {
     ask.store(i);
     while (answer.load() != i) {
-      if (clock_->Now() > until) return absl::DeadlineExceededError("a stream did not see a word that the host wrote into registered memory, or the host not its answer");
+      if (clock_->Now() > until)
+        return absl::DeadlineExceededError(
+            "a stream did not see a word that the host wrote into registered memory, or the host not its answer");
     }
   }
   const Nanos end = clock_->Now();
@@ -321,10 +329,12 @@ absl::StatusOr<ProbeServer::Json> ProbeServer::HostCopy(const Json& request) {
   const Cleanup free_device([&] { (void)cuda_->Free(device); });
   constexpr int kRounds = 4;
   WEFT_ASSIGN_OR_RETURN(const double there, Time(kRounds, "copying from registered memory to the device", [&](int) {
-                          return Check(cuda_->MemcpyAsync(device, from->data(), bytes, stream_), "copying from registered memory to the device");
+                          return Check(cuda_->MemcpyAsync(device, from->data(), bytes, stream_),
+                                       "copying from registered memory to the device");
                         }));
   WEFT_ASSIGN_OR_RETURN(const double back, Time(kRounds, "copying from the device to registered memory", [&](int) {
-                          return Check(cuda_->MemcpyAsync(to->data(), device, bytes, stream_), "copying from the device to registered memory");
+                          return Check(cuda_->MemcpyAsync(to->data(), device, bytes, stream_),
+                                       "copying from the device to registered memory");
                         }));
   if (memcmp(from->data(), to->data(), bytes) != 0) return absl::DataLossError("bytes that went to the device and back are not the same");
   const auto speed = [bytes](double s) { return static_cast<double>(bytes) / std::max(s, 1e-12); };
@@ -376,7 +386,8 @@ absl::StatusOr<ProbeServer::Json> ProbeServer::Read(const Json& request) {
   WEFT_RETURN_IF_ERROR(Await("copying from another process's memory"));
   std::vector<unsigned char> want(bytes);
   FillPattern(request.at("seed"), want.data(), bytes);
-  if (memcmp(want.data(), host, bytes) != 0) return absl::DataLossError("another process's memory, read through IPC, has other bytes than it wrote");
+  if (memcmp(want.data(), host, bytes) != 0)
+    return absl::DataLossError("another process's memory, read through IPC, has other bytes than it wrote");
   return Json{{"ok", true}};
 }
 
@@ -394,7 +405,8 @@ absl::StatusOr<ProbeServer::Json> ProbeServer::IpcSend(const Json& request) {
       if (sequence > kSlots) {
         WEFT_RETURN_IF_ERROR(Check(cuda_->StreamWait32(stream_, flags_ + 4 * (kRead + slot), sequence - kSlots), "waiting for a reader"));
       }
-      WEFT_RETURN_IF_ERROR(Check(cuda_->StreamWrite32(stream_, static_cast<char*>(peer) + 4 * (kReady + slot), sequence), "telling a reader"));
+      WEFT_RETURN_IF_ERROR(
+          Check(cuda_->StreamWrite32(stream_, static_cast<char*>(peer) + 4 * (kReady + slot), sequence), "telling a reader"));
     }
     WEFT_RETURN_IF_ERROR(Await("pacing transfers through IPC"));
   }
@@ -415,14 +427,16 @@ absl::StatusOr<ProbeServer::Json> ProbeServer::IpcReceive(const Json& request) {
   Json seconds = Json::array();
   uint32_t sequence = 0;
   for (const uint64_t size : request.at("sizes")) {
-    if (size > exposed_bytes_) return absl::InvalidArgumentError(absl::StrCat("a transfer of ", size, " bytes, but ", exposed_bytes_, " are exposed"));
-    WEFT_ASSIGN_OR_RETURN(const double s, Time(request.at("rounds"), "copying through IPC", [&](int) -> absl::Status {
-                            const size_t slot = sequence % kSlots;
-                            ++sequence;
-                            WEFT_RETURN_IF_ERROR(Check(cuda_->StreamWait32(stream_, flags_ + 4 * (kReady + slot), sequence), "waiting for a sender"));
-                            WEFT_RETURN_IF_ERROR(Check(cuda_->MemcpyAsync(exposed_, memory, size, stream_), "copying through IPC"));
-                            return Check(cuda_->StreamWrite32(stream_, static_cast<char*>(peer) + 4 * (kRead + slot), sequence), "telling a sender");
-                          }));
+    if (size > exposed_bytes_)
+      return absl::InvalidArgumentError(absl::StrCat("a transfer of ", size, " bytes, but ", exposed_bytes_, " are exposed"));
+    WEFT_ASSIGN_OR_RETURN(
+        const double s, Time(request.at("rounds"), "copying through IPC", [&](int) -> absl::Status {
+          const size_t slot = sequence % kSlots;
+          ++sequence;
+          WEFT_RETURN_IF_ERROR(Check(cuda_->StreamWait32(stream_, flags_ + 4 * (kReady + slot), sequence), "waiting for a sender"));
+          WEFT_RETURN_IF_ERROR(Check(cuda_->MemcpyAsync(exposed_, memory, size, stream_), "copying through IPC"));
+          return Check(cuda_->StreamWrite32(stream_, static_cast<char*>(peer) + 4 * (kRead + slot), sequence), "telling a sender");
+        }));
     seconds.push_back(s);
   }
   return Json{{"seconds", seconds}};
@@ -443,7 +457,8 @@ absl::StatusOr<ProbeServer::Json> ProbeServer::Nccl(const Json& request) {
   Json seconds = Json::array();
   const std::string what = rank == 0 ? "sending by NCCL" : "receiving by NCCL";
   for (const uint64_t size : request.at("sizes")) {
-    if (size > exposed_bytes_) return absl::InvalidArgumentError(absl::StrCat("a transfer of ", size, " bytes, but ", exposed_bytes_, " are exposed"));
+    if (size > exposed_bytes_)
+      return absl::InvalidArgumentError(absl::StrCat("a transfer of ", size, " bytes, but ", exposed_bytes_, " are exposed"));
     WEFT_ASSIGN_OR_RETURN(const double s, Time(request.at("rounds"), what, [&](int) {
                             return AwaitNccl(rank == 0 ? nccl->Send(exposed_, size, kNcclUint8, 1, comm, stream_)
                                                        : nccl->Recv(exposed_, size, kNcclUint8, 0, comm, stream_),

@@ -1,19 +1,31 @@
 #pragma once
 
-// What a probe does: a process of `weft doctor` on one GPU, which carries out one request after another. All that CUDA or NCCL could hang or
-// crash in happens in such a process, so that the command itself always ends with a report.
+// What a probe does: a process of `weft doctor` on one GPU, which carries out one request after another. All that CUDA or NCCL could hang
+// or crash in happens in such a process, so that the command itself always ends with a report.
 //
-// A request is a JSON object with a field "do"; the answer is one too, with "error" (what was done, and what CUDA says) where it went wrong:
-//   facts                                -> driver, runtime, nccl, nccl_problem, gpus [{name, pci, sm_count, major, minor, bytes}], peers [[0, 1], ...]
-//   take {gpu}                           -> free, total, kernels_problem. Everything below is about that GPU.
-//   stream_memory                        -> seconds
-//   host_copy {bytes}                    -> to_device, from_device (bytes a second)
-//   expose {bytes, seed}                 -> handle (hex) of memory filled with a pattern, flags (hex) of words for transfers. Frees an earlier one.
-//   read {handle, bytes, seed}           -> ok; compares another process's memory with the pattern
-//   ipc_send {flags, sizes, rounds}      -> ok; paces transfers out of what was exposed here to the process whose flags these are
+// A request is a JSON object with a field "do"; the answer is one too, with "error" (what was done, and what CUDA says) where it went
+// wrong:
+//
+//   facts -> driver, runtime, nccl, nccl_problem, gpus [{name, pci, sm_count, major, minor, bytes}], peers [[0, 1], ...]
+//
+//   take {gpu} -> free, total, kernels_problem. Everything below is about that GPU.
+//
+//   stream_memory -> seconds
+//
+//   host_copy {bytes} -> to_device, from_device (bytes a second)
+//
+//   expose {bytes, seed} -> handle (hex) of memory filled with a pattern, flags (hex) of words for transfers. Frees an earlier one.
+//
+//   read {handle, bytes, seed} -> ok; compares another process's memory with the pattern
+//
+//   ipc_send {flags, sizes, rounds} -> ok; paces transfers out of what was exposed here to the process whose flags these are
+//
 //   ipc_receive {handle, flags, sizes, rounds} -> seconds [...], one for each size
-//   nccl_id                              -> id (hex)
-//   nccl {id, rank, sizes, rounds}       -> seconds [...]; rank 0 sends to rank 1
+//
+//   nccl_id -> id (hex)
+//
+//   nccl {id, rank, sizes, rounds} -> seconds [...]; rank 0 sends to rank 1
+//
 // The two of ipc_send and ipc_receive, and the two ranks of nccl, run at the same time.
 
 #include <string>

@@ -11,7 +11,8 @@ namespace {
 
 Nanos In(double seconds) { return Clock::Real()->Now() + FromSeconds(seconds); }
 
-absl::StatusOr<std::string> AskShell(const std::string& script, double seconds, std::function<bool()> cancelled = [] { return false; }) {
+absl::StatusOr<std::string> AskShell(
+    const std::string& script, double seconds, std::function<bool()> cancelled = [] { return false; }) {
   const auto probe = StartProbeProcess({"/bin/sh", "-c", script}, cancelled);
   if (!probe.ok()) return probe.status();
   const absl::Status sent = (*probe)->Send("{}");

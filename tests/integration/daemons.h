@@ -3,8 +3,8 @@
 // A driver and workers as real processes on loopback, for tests. Workers may claim different hosts, so that edges between them go through
 // Gloo and client edges through data streams. Ends and reaps everything; children also die with the test.
 //
-// The programs are those in $WEFT_BIN_DIR, else the test's runfiles, else those beside the test. Workers run on $WEFT_TEST_DEVICE (default cpu);
-// with "cuda" worker i runs on GPU i modulo $WEFT_TEST_GPUS (default 1), with "fake-cuda" on a GPU that the CPU plays.
+// The programs are those in $WEFT_BIN_DIR, else the test's runfiles, else those beside the test. Workers run on $WEFT_TEST_DEVICE (default
+// cpu); with "cuda" worker i runs on GPU i modulo $WEFT_TEST_GPUS (default 1), with "fake-cuda" on a GPU that the CPU plays.
 
 #include <sys/types.h>
 
@@ -38,8 +38,8 @@ class Daemons {
   void StartWorker(int i);
   // On the former port.
   void StartDriver();
-  // Until every worker process that this object runs is alive to the driver under its own pid (not as an earlier process of its name), for at
-  // most 20 s; then throws with what the driver says.
+  // Until every worker process that this object runs is alive to the driver under its own pid (not as an earlier process of its name), for
+  // at most 20 s; then throws with what the driver says.
   void AwaitWorkers() const;
   // Whether the worker's process runs: not ended, nor a zombie.
   bool WorkerRuns(int i) const;

@@ -3,8 +3,8 @@
 def weft_cases_test(name, srcs, deps, tags = [], **kwargs):
     """A cc_test of Catch2 cases, and the cases as library NAME_cases for //tests/package.
 
-    The cases must run outside Bazel too: no runfiles (tests/integration/daemons.h finds the programs), nothing but the temporary directory to
-    write to.
+    The cases must run outside Bazel too: no runfiles (tests/integration/daemons.h finds the programs), and nothing to write to but the
+    temporary directory.
 
     Args:
       name: the test's name.

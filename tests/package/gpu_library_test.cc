@@ -1,4 +1,5 @@
-// The CUDA library beside this program, on a GPU: that what was packed together works together. Everything of it is tested in its own package.
+// The CUDA library beside this program, on a GPU: that what was packed together works together. Everything of it is tested in its own
+// package.
 
 #include <catch2/catch.hpp>
 #include <cstring>

@@ -1,4 +1,5 @@
-// The package's test program: Catch2 cases of several packages, and benchmarks by the name that it is called by. gRPC and OpenBLAS are in it once.
+// The package's test program: Catch2 cases of several packages, and benchmarks by the name that it is called by. gRPC and OpenBLAS are in
+// it once.
 
 #include <cstdio>
 #include <cstring>
