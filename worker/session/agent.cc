@@ -139,6 +139,7 @@ void Agent::WriteLoop(grpc::ClientReaderWriter<v1::WorkerMessage, v1::DriverMess
       if (env_->deferred != nullptr) {
         env_->device->BindThread();
         env_->deferred->Collect();
+        if (env_->cuda != nullptr) env_->cuda->Collect();
       }
       if (!stream->Write(beat)) return;
       last = now;

@@ -135,12 +135,19 @@ absl::Status GraphLoader::StagePorts(LoadedGraph* loaded) {
   if (UsesStatusWords(part_)) {
     error_of = [errors = std::make_shared<const DeviceErrors>(part_)](uint64_t word) { return errors->ErrorOf(word); };
   }
+  std::map<int32_t, std::shared_ptr<StagedOrder>> orders;
+  const auto order_to = [&](int32_t peer) {
+    std::shared_ptr<StagedOrder>& order = orders[peer];
+    if (order == nullptr) order = std::make_shared<StagedOrder>();
+    return order;
+  };
   for (const PlanEdge& e : part_.edges) {
     if (e.transport != v1::SHM && e.transport != v1::GLOO && e.transport != v1::REMOTE) continue;
     const ShmEdgeSpec spec = ShmSpecOf(part_, e);
     if (e.src_worker == me_) {
       std::unique_ptr<SendPort>& port = loaded->senders[e.id];
-      WEFT_ASSIGN_OR_RETURN(port, StagedSendPort::Create(std::move(port), spec, env_->cuda, error_of));
+      WEFT_ASSIGN_OR_RETURN(port, StagedSendPort::Create(std::move(port), spec, env_->cuda, error_of,
+                                                         e.transport == v1::GLOO ? order_to(e.dst_worker) : nullptr));
     } else {
       std::unique_ptr<RecvPort>& port = loaded->receivers[e.id];
       WEFT_ASSIGN_OR_RETURN(port, StagedRecvPort::Create(std::move(port), spec, env_->cuda, e.transport == v1::SHM && e.bytes > 0));

@@ -11,7 +11,7 @@
 
 namespace weft {
 
-class StagedSendPort::Core {
+class StagedSendPort::Core : public std::enable_shared_from_this<StagedSendPort::Core> {
  public:
   struct Item {
     int64_t execution = 0;
@@ -23,8 +23,9 @@ class StagedSendPort::Core {
     EventRef inner;        // of the inner port
   };
 
-  Core(std::unique_ptr<SendPort> inner, const ShmEdgeSpec& edge, CudaDevice* device, DeviceErrorFn error_of)
-      : inner_(std::move(inner)), edge_(edge), device_(device), error_of_(std::move(error_of)) {}
+  Core(std::unique_ptr<SendPort> inner, const ShmEdgeSpec& edge, CudaDevice* device, DeviceErrorFn error_of,
+       std::shared_ptr<StagedOrder> order)
+      : inner_(std::move(inner)), edge_(edge), device_(device), error_of_(std::move(error_of)), order_(std::move(order)) {}
 
   absl::Status TakeMemory() {
     WEFT_ASSIGN_OR_RETURN(words_, device_->AllocateHost(sizeof(DeviceStatus) * Slots()));
@@ -64,6 +65,11 @@ class StagedSendPort::Core {
     }
     ++number_;
     pending_.push_back(item);
+    if (order_ != nullptr) {
+      order_->Add(item.get(), [weak = weak_from_this()] {
+        if (const auto core = weak.lock()) core->Pump();
+      });
+    }
     Pump();
     return item;
   }
@@ -71,7 +77,8 @@ class StagedSendPort::Core {
   // Sends what has come from the device, in order.
   void Pump() {
     while (!pending_.empty() && failure_.ok() && IsReady(pending_.front()->copied)) {
-      Item* const item = pending_.front().get();
+      const std::shared_ptr<Item> item = pending_.front();
+      if (order_ != nullptr && !order_->IsFirst(item.get())) return;
       item->source = Tensor();
       if (item->status != nullptr && item->status->word != 0) {
         item->host = Value();
@@ -90,6 +97,7 @@ class StagedSendPort::Core {
       item->host = Value();
       item->sent = true;
       pending_.pop_front();
+      if (order_ != nullptr) order_->Pop();
     }
   }
 
@@ -102,7 +110,12 @@ class StagedSendPort::Core {
 
   absl::StatusOr<std::shared_ptr<CaptureSendPort>> ForCapture() { return StagedCaptureSendPort::Create(inner_, edge_, device_); }
 
-  void Abandon() { abandoned_ = true; }
+  void Abandon() {
+    abandoned_ = true;
+    for (const auto& item : pending_) {
+      if (order_ != nullptr) order_->Drop(item.get());
+    }
+  }
   absl::Status closed() const { return failure_.ok() ? inner_->closed() : failure_; }
   std::string WaitsFor() const {
     if (!pending_.empty()) return absl::StrCat("the copy of execution ", pending_.front()->execution, " from the GPU");
@@ -116,25 +129,27 @@ class StagedSendPort::Core {
   absl::StatusOr<std::shared_ptr<void>> PlaceFor(size_t bytes) {
     WEFT_ASSIGN_OR_RETURN(void* const slot, inner_->Reserve(static_cast<int>(pending_.size()), bytes));
     if (slot != nullptr) return std::shared_ptr<void>(inner_, slot);
-    staging_.resize(Slots());
-    sizes_.resize(Slots());
-    std::shared_ptr<void>& mine = staging_[number_ % Slots()];
-    // A share that is still held (a transfer under way, or a value that the inner port keeps) means that this place is not free.
-    if (mine == nullptr || mine.use_count() > 1 || sizes_[number_ % Slots()] < bytes) {
-      const size_t reserved = std::max<size_t>(bytes, edge_.bytes);
-      WEFT_ASSIGN_OR_RETURN(mine, device_->AllocateHost(reserved));
-      sizes_[number_ % Slots()] = reserved;
+    // One that nobody holds: neither a transfer under way nor the inner port. None is given back before the port goes, since that waits for the device.
+    for (Staging& place : staging_) {
+      if (place.memory.use_count() == 1 && place.bytes >= bytes) return place.memory;
     }
-    return mine;
+    const size_t reserved = std::max<size_t>(bytes, edge_.bytes);
+    WEFT_ASSIGN_OR_RETURN(std::shared_ptr<void> memory, device_->AllocateHost(reserved));
+    staging_.push_back({memory, reserved});
+    return memory;
   }
 
   const std::shared_ptr<SendPort> inner_;
   const ShmEdgeSpec edge_;
   CudaDevice* const device_;
   const DeviceErrorFn error_of_;
+  const std::shared_ptr<StagedOrder> order_;
   std::shared_ptr<void> words_;
-  std::vector<std::shared_ptr<void>> staging_;
-  std::vector<size_t> sizes_;
+  struct Staging {
+    std::shared_ptr<void> memory;
+    size_t bytes = 0;
+  };
+  std::vector<Staging> staging_;
   uint64_t number_ = 0;
   std::deque<std::shared_ptr<Item>> pending_;  // not sent, oldest first
   absl::Status failure_;
@@ -154,8 +169,8 @@ class StagedSendPort::StagedEvent : public Event {
 };
 
 absl::StatusOr<std::unique_ptr<StagedSendPort>> StagedSendPort::Create(std::unique_ptr<SendPort> inner, const ShmEdgeSpec& edge,
-                                                                       CudaDevice* device, DeviceErrorFn error_of) {
-  auto core = std::make_shared<Core>(std::move(inner), edge, device, std::move(error_of));
+                                                                       CudaDevice* device, DeviceErrorFn error_of, std::shared_ptr<StagedOrder> order) {
+  auto core = std::make_shared<Core>(std::move(inner), edge, device, std::move(error_of), std::move(order));
   WEFT_RETURN_IF_ERROR(core->TakeMemory());
   return std::unique_ptr<StagedSendPort>(new StagedSendPort(std::move(core)));
 }

@@ -7,6 +7,7 @@
 #include "common/channel/port.h"
 #include "common/channel/shm/edge_spec.h"
 #include "common/channel/staged/device_error.h"
+#include "common/channel/staged/staged_order.h"
 #include "common/device/cuda/cuda_device.h"
 
 namespace weft {
@@ -16,9 +17,10 @@ namespace weft {
 // sends it. Here a value reaches a host, so its status word is read: an error that only the device knew travels in the value's place.
 class StagedSendPort : public SendPort {
  public:
-  // `device` outlives the port and its events. `error_of` may be empty where no value has a status word.
+  // `device` outlives the port and its events. `error_of` may be empty where no value has a status word. `order` is shared by the ports of one link
+  // whose ends must agree on an order across edges (gloo); nullptr elsewhere.
   static absl::StatusOr<std::unique_ptr<StagedSendPort>> Create(std::unique_ptr<SendPort> inner, const ShmEdgeSpec& edge, CudaDevice* device,
-                                                                DeviceErrorFn error_of);
+                                                                DeviceErrorFn error_of, std::shared_ptr<StagedOrder> order = nullptr);
   ~StagedSendPort() override;
 
   PortState Poll(int64_t execution) override;

@@ -49,6 +49,7 @@ class CudaDevice::EventPool {
  public:
   explicit EventPool(CudaApi* api) : api_(api) {}
   ~EventPool() {
+    Collect();
     for (CudaEventHandle e : free_) api_->EventDestroy(e);
     for (CudaEventHandle e : free_timed_) api_->EventDestroy(e);
   }
@@ -82,6 +83,19 @@ class CudaDevice::EventPool {
   void SetTiming(bool on) { timing_.store(on, std::memory_order_relaxed); }
   bool timing() const { return timing_.load(std::memory_order_relaxed); }
 
+  void PutAside(void* host) {
+    MutexLock lock(&mu_);
+    aside_.push_back(host);
+  }
+  void Collect() {
+    std::vector<void*> aside;
+    {
+      MutexLock lock(&mu_);
+      aside.swap(aside_);
+    }
+    for (void* p : aside) Note(api_->HostFree(p));
+  }
+
   // Remembers the first sticky error; returns what it was given.
   int Note(int e) {
     int expected = kCudaSuccess;
@@ -96,6 +110,7 @@ class CudaDevice::EventPool {
   Mutex mu_;
   std::vector<CudaEventHandle> free_ WEFT_GUARDED_BY(mu_);
   std::vector<CudaEventHandle> free_timed_ WEFT_GUARDED_BY(mu_);
+  std::vector<void*> aside_ WEFT_GUARDED_BY(mu_);  // page-locked memory to be given back
   std::atomic<bool> timing_{false};
   std::atomic<int> sticky_{kCudaSuccess};
 };
@@ -252,8 +267,10 @@ absl::StatusOr<std::shared_ptr<void>> CudaDevice::AllocateOn(CudaStreamHandle st
 absl::StatusOr<std::shared_ptr<void>> CudaDevice::AllocateHost(size_t bytes) const {
   void* p = nullptr;
   WEFT_RETURN_IF_ERROR(Check(api()->HostAlloc(std::max<size_t>(bytes, 1), &p), absl::StrCat(bytes, " bytes of page-locked memory")));
-  return std::shared_ptr<void>(p, [events = events_](void* q) { events->Note(events->api()->HostFree(q)); });
+  return std::shared_ptr<void>(p, [events = events_](void* q) { events->PutAside(q); });
 }
+
+void CudaDevice::Collect() const { events_->Collect(); }
 
 absl::StatusOr<std::shared_ptr<void>> CudaDevice::RegisterHost(void* p, size_t bytes) const {
   const uintptr_t begin = reinterpret_cast<uintptr_t>(p) & ~(kPage - 1);

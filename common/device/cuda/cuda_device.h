@@ -57,8 +57,11 @@ class CudaDevice : public Device {
   // of it. Given back with the last reference, which is dropped when no reader is left. ResourceExhausted names the size.
   absl::StatusOr<std::shared_ptr<void>> AllocateOn(CudaStreamHandle stream, size_t bytes) const;
 
-  // Page-locked host memory, freed with the last reference. ResourceExhausted names the size.
+  // Page-locked host memory. With the last reference it is put aside until Collect, since giving it back waits for the whole device.
+  // ResourceExhausted names the size.
   absl::StatusOr<std::shared_ptr<void>> AllocateHost(size_t bytes) const;
+  // Gives back what was put aside. Blocks while the device is busy: not for the loop's thread.
+  void Collect() const;
   // Page-locks memory of someone else, such as a mapped file, until the result goes. `p` and `bytes` need no alignment.
   absl::StatusOr<std::shared_ptr<void>> RegisterHost(void* p, size_t bytes) const;
 

@@ -23,7 +23,7 @@ std::string GpuOf(int i) {
   return absl::StrCat("cuda:", i % (gpus == nullptr ? 1 : std::max(1, atoi(gpus))));
 }
 
-Steady Run(Client* client, const v1::Graph& graph, int warm, int executions) {
+Steady Run(Client* client, const v1::Graph& graph, int warm, int executions, bool discard_outputs) {
   const auto check = [&](const absl::Status& s) {
     if (!s.ok()) throw std::runtime_error(absl::StrCat(graph.name(), ": ", std::string(s.message())));
   };
@@ -33,6 +33,7 @@ Steady Run(Client* client, const v1::Graph& graph, int warm, int executions) {
   SessionOptions options;
   options.graph = graph.name();
   options.deadline_s = 120;
+  options.discard_outputs = discard_outputs;
   auto session = client->OpenSession(options);
   check(session.status());
   const int depth = (*session)->max_in_flight();

@@ -26,7 +26,7 @@ struct Steady {
 
 // Compiles the graph, runs `warm` + `executions` executions with as many in flight as it allows, tears it down. Throws std::runtime_error with
 // the driver's words.
-Steady Run(Client* client, const v1::Graph& graph, int warm, int executions);
+Steady Run(Client* client, const v1::Graph& graph, int warm, int executions, bool discard_outputs = false);
 
 double Median(std::vector<double> values);
 

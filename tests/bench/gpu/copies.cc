@@ -46,8 +46,7 @@ v1::Graph FanOut(const std::string& name, v1::Transport transport, uint64_t byte
   out->set_name("first");
   out->set_node(absl::StrCat("peek", edges - 1));
   g.mutable_options()->set_max_in_flight(in_flight);
-  // So many are ahead that a time slice, or a message between the CPUs, holds nothing up.
-  g.mutable_options()->set_prefetch_depth(7);
+  g.mutable_options()->set_prefetch_depth(1);
   return g;
 }
 
@@ -79,10 +78,10 @@ double PlainCopy(uint64_t bytes, bool host) {
 
 void Ipc(uint64_t mib, bool mps) {
   const uint64_t bytes = mib << 20;
-  constexpr int kEdges = 1;
+  constexpr int kEdges = 8;
   Daemons cluster({"h0", "h0"}, "h0", {GpuOf(0), GpuOf(1)});
   const auto client = cluster.Dial();
-  const Steady s = Run(client.get(), FanOut("ipc", v1::IPC, bytes, kEdges, 16), 24, mib >= 900 ? 64 : 200);
+  const Steady s = Run(client.get(), FanOut("ipc", v1::IPC, bytes, kEdges, 4), 4, 16);
   CheckThree(s);
   const double weft = s.period_s / kEdges, plain = PlainCopy(bytes, false);
   const bool marked = mib >= (mps ? 225 : 900);
