@@ -59,8 +59,8 @@ class SendPort {
   // Ready when the receiver has released the message last sent, or the channel is closed. nullptr where a channel cannot tell.
   virtual EventRef Released() { return nullptr; }
 
-  // This end as captured iterations use it; the port itself lives on below it and is not used any more. Pre: the trial message is all that was
-  // sent. Unimplemented where a channel takes no part in captured iterations.
+  // This end as captured iterations use it; the port itself lives on below it and is not used any more. Pre: the trial message is all that
+  // was sent. Unimplemented where a channel takes no part in captured iterations.
   virtual absl::StatusOr<std::shared_ptr<CaptureSendPort>> ForCapture() {
     return absl::UnimplementedError("this channel takes no part in captured iterations");
   }
@@ -73,8 +73,8 @@ class RecvPort {
   virtual PortState Poll(int64_t execution) = 0;
   // Issues the receive into `buffer` (device memory of the edge's reserved bytes), or, on a channel with ZeroCopy(), points into the
   // channel's own memory, which stays valid until Release(execution). `*out` is filled by the time the event is ready, and must
-  // live until then; where `out->status` is set at the call, the value's status word is put there too. A message that does not fit the edge fills out->error (naming the edge) and never fails the port.
-  // Pre: Poll(execution) == kReady.
+  // live until then; where `out->status` is set at the call, the value's status word is put there too. A message that does not fit the edge
+  // fills out->error (naming the edge) and never fails the port. Pre: Poll(execution) == kReady.
   virtual absl::StatusOr<EventRef> Recv(int64_t execution, const Tensor& buffer, Value* out, Stream* stream) = 0;
   // The loop has seen the event of Recv(execution) ready; in order. A port that copies gives its channel's slot back now.
   virtual void Arrived(int64_t execution) {}
@@ -85,7 +85,8 @@ class RecvPort {
   virtual std::string WaitsFor() const = 0;
   virtual absl::Status closed() const = 0;
 
-  // Where the payload of the `ahead`-th next Recv will lie, `bytes` of it, if it is always the same place; nullptr where a channel cannot tell.
+  // Where the payload of the `ahead`-th next Recv will lie, `bytes` of it, if it is always the same place; nullptr where a channel cannot
+  // tell.
   virtual absl::StatusOr<const void*> Place(int ahead, size_t bytes) { return nullptr; }
   // As SendPort::ForCapture.
   virtual absl::StatusOr<std::shared_ptr<CaptureRecvPort>> ForCapture() {

@@ -33,9 +33,10 @@ class Communicator {
   virtual absl::StatusOr<EventRef> Run(const CollectiveCall& call, const Value& in, const Tensor& buffer, Value* out,
                                        Stream* stream) = 0;
 
-  // This rank's part within a captured iteration (options.launch GRAPH): put on `stream`, which is being captured, or run there once, when it is not,
-  // so that nothing is connected during a capture. Ranks make the same calls in the same order. `in` and `buffer` are device memory of the planned
-  // shapes; errors are told by status words alone, combined by maximum. Fills out->tensor. Unimplemented where it cannot.
+  // This rank's part within a captured iteration (options.launch GRAPH): put on `stream`, which is being captured, or run there once, when
+  // it is not, so that nothing is connected during a capture. Ranks make the same calls in the same order. `in` and `buffer` are device
+  // memory of the planned shapes; errors are told by status words alone, combined by maximum. Fills out->tensor. Unimplemented where it
+  // cannot.
   virtual absl::Status Capture(const CollectiveCall& call, const Value& in, const Tensor& buffer, Value* out, Stream* stream) {
     return absl::UnimplementedError("this communicator takes no part in captured iterations: use NCCL");
   }

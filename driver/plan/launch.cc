@@ -57,7 +57,8 @@ class Problems {
 void CheckShapes(const Plan& plan, Problems* problems) {
   const auto check = [&](const Spec& spec, const std::string& what) {
     if (IsFixed(spec)) return;
-    problems->Add(what, " is ", spec.ToString(), ", and a captured iteration moves values of fixed shapes: give every dimension a number, ", kRemedy);
+    problems->Add(what, " is ", spec.ToString(), ", and a captured iteration moves values of fixed shapes: give every dimension a number, ",
+                  kRemedy);
   };
   for (const PlanNode& n : plan.nodes) {
     const int32_t worker = plan.actors[n.actor].worker;
@@ -82,12 +83,15 @@ void CheckTransports(const Plan& plan, Problems* problems) {
   for (const PlanEdge& e : plan.edges) {
     if (!TouchesCaptured(plan, e)) continue;
     if (e.emulated) {
-      problems->Add(EdgeName(plan, e), " has an emulated link, whose times a captured iteration does not know: leave emulate out, ", kRemedy);
+      problems->Add(EdgeName(plan, e), " has an emulated link, whose times a captured iteration does not know: leave emulate out, ",
+                    kRemedy);
     }
     if (e.transport == v1::SHM || e.transport == v1::IPC || e.transport == v1::NCCL) continue;
-    problems->Add(EdgeName(plan, e), " goes by ", v1::Transport_Name(e.transport),
-                  ", and a captured iteration takes and gives values by SHM, IPC and NCCL only: ",
-                  OfClient(e) ? "use a worker on the driver's host for it, " : "put both nodes on workers of one host, or both on GPU workers, ", kRemedy);
+    problems->Add(
+        EdgeName(plan, e), " goes by ", v1::Transport_Name(e.transport),
+        ", and a captured iteration takes and gives values by SHM, IPC and NCCL only: ",
+        OfClient(e) ? "use a worker on the driver's host for it, " : "put both nodes on workers of one host, or both on GPU workers, ",
+        kRemedy);
   }
 }
 
@@ -178,12 +182,14 @@ class Launches {
   std::string Name(int32_t node) const {
     if (node < ops_) return index_.Name(node);
     const std::string worker = WorkerName(plan_, (node - ops_) / 2);
-    return (node - ops_) % 2 == 0 ? absl::StrCat("the start of ", worker, "'s iteration") : absl::StrCat("the end of ", worker, "'s iteration");
+    return (node - ops_) % 2 == 0 ? absl::StrCat("the start of ", worker, "'s iteration")
+                                  : absl::StrCat("the end of ", worker, "'s iteration");
   }
 
   void Report(const Cycle& cycle, Problems* problems) const {
-    std::string text = "an iteration of a GPU worker is launched as a whole, once all is there that it takes through hosts, and gives to hosts when "
-                       "it is done; in this circle it would be needed before it can start:";
+    std::string text =
+        "an iteration of a GPU worker is launched as a whole, once all is there that it takes through hosts, and gives to hosts when "
+        "it is done; in this circle it would be needed before it can start:";
     for (size_t i = 0; i < cycle.size(); ++i) {
       if (i == kMaxSteps) {
         absl::StrAppend(&text, "\n  and ", cycle.size() - i, " more");
@@ -191,7 +197,8 @@ class Launches {
       }
       absl::StrAppend(&text, "\n  ", Name(cycle[i].op), " needs ", Name(cycle[i].needs));
     }
-    problems->Add(text, "\nGive one of these edges transport IPC or NCCL (between GPU workers), move the nodes between to GPU workers, ", kRemedy);
+    problems->Add(text, "\nGive one of these edges transport IPC or NCCL (between GPU workers), move the nodes between to GPU workers, ",
+                  kRemedy);
   }
 
   const Plan& plan_;
@@ -247,9 +254,9 @@ absl::Status EqualizeSlots(Plan* plan) {
       const size_t w = static_cast<size_t>(std::max_element(plan->peak_bytes.begin(), plan->peak_bytes.end()) - plan->peak_bytes.begin());
       return absl::ResourceExhaustedError(absl::StrCat(
           "options.launch GRAPH gives all edges and ops of GPU workers the same number of buffers, here at least ", fewest,
-          fewest > 1 ? " since edges of the client have as many" : "", ": ", plan->workers[w].name, " then needs ", FormatBytes(plan->peak_bytes[w]), " (",
-          plan->peak_bytes[w], " bytes), options.memory_limit_bytes allows ", plan->options.memory_limit_bytes(),
-          ": lower max_in_flight, raise the limit, use more workers or smaller tensors, ", kRemedy));
+          fewest > 1 ? " since edges of the client have as many" : "", ": ", plan->workers[w].name, " then needs ",
+          FormatBytes(plan->peak_bytes[w]), " (", plan->peak_bytes[w], " bytes), options.memory_limit_bytes allows ",
+          plan->options.memory_limit_bytes(), ": lower max_in_flight, raise the limit, use more workers or smaller tensors, ", kRemedy));
     }
     SetSlots(fit, plan);
   }

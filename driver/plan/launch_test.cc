@@ -41,7 +41,8 @@ TEST_CASE("launch graph: every edge and op of GPU workers has the same number of
   b.options().set_max_in_flight(3);
   const Plan plan = b.CompileOk(Mixed("ggcc"));
   MustRun(plan);
-  for (const char* op : {"COMPUTE p", "COMPUTE q", "READ x -> p:0", "READ p:0 -> q:0", "READ p:0 -> r:0"}) CHECK(OpNamed(plan, op).slots == 3);
+  for (const char* op : {"COMPUTE p", "COMPUTE q", "READ x -> p:0", "READ p:0 -> q:0", "READ p:0 -> r:0"})
+    CHECK(OpNamed(plan, op).slots == 3);
   CHECK(OpNamed(plan, "COMPUTE r").slots == 2);  // a CPU worker's own
   CHECK(WaitsOf(plan, OpNamed(plan, "COMPUTE p")) == "DATA READ x -> p:0, BUFFER WRITE p:0 -> q:0 @3, BUFFER WRITE p:0 -> r:0 @3");
   CHECK(plan.edges[OpNamed(plan, "READ r:0 -> s:0").edge].slots == 2);
@@ -78,7 +79,9 @@ TEST_CASE("launch graph: every node says what its error is as a number, and std.
   b.Output("u", "r");
   const Plan plan = b.CompileOk(Mixed("ggc"));
   MustRun(plan);
-  const auto node = [&](const std::string& name) { return *std::find_if(plan.nodes.begin(), plan.nodes.end(), [&](const PlanNode& n) { return n.name == name; }); };
+  const auto node = [&](const std::string& name) {
+    return *std::find_if(plan.nodes.begin(), plan.nodes.end(), [&](const PlanNode& n) { return n.name == name; });
+  };
   CHECK(node("p").device_error == "failed");
   CHECK(node("r").device_error == "its task failed");
   CHECK(node("boom").device_error == "std.Fail fails as it was told to");

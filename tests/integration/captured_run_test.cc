@@ -14,7 +14,8 @@
 namespace weft {
 namespace {
 
-// Letters of workers w0, w1, ...: 'g' has a GPU, 'c' has none. All are on one host; values between GPUs go by IPC, or with a 'n' in front by NCCL.
+// Letters of workers w0, w1, ...: 'g' has a GPU, 'c' has none. All are on one host; values between GPUs go by IPC, or with a 'n' in front
+// by NCCL.
 Plan CompileText(const std::string& text, const std::string& devices, v1::Launch launch) {
   v1::Graph graph;
   REQUIRE(google::protobuf::TextFormat::ParseFromString(text, &graph));
@@ -54,7 +55,8 @@ std::vector<InProcessResult> RunAll(const Plan& plan, int64_t executions, int in
 }
 
 // With both launches, alone and many in flight; STREAM's results.
-std::vector<InProcessResult> SameResults(const std::string& text, const std::string& devices, const Input& input = Made, int64_t executions = 20) {
+std::vector<InProcessResult> SameResults(const std::string& text, const std::string& devices, const Input& input = Made,
+                                         int64_t executions = 20) {
   const std::vector<InProcessResult> stream = RunAll(CompileText(text, devices, v1::STREAM), executions, 8, input);
   for (const int in_flight : {1, 8}) {
     CAPTURE(devices, in_flight);
@@ -106,7 +108,9 @@ constexpr char kDiamond[] = R"(
 )";
 
 TEST_CASE("captured: fan-out and fan-in over GPUs and CPUs, every way round") {
-  for (const char* devices : {"gggg", "gccg", "cggc", "gcgg", "cgcg", "gggc", "cccg", "ngggg", "ngcgg", "ncggg"}) SameResults(kDiamond, devices);
+  for (const char* devices : {"gggg", "gccg", "cggc", "gcgg", "cgcg", "gggc", "cccg", "ngggg", "ngcgg", "ncggg"}) {
+    SameResults(kDiamond, devices);
+  }
 }
 
 TEST_CASE("captured: values both ways between two GPUs within one iteration") {
@@ -170,7 +174,7 @@ Value Bad(int64_t k, const std::string& node, const std::string& worker, const s
   return v;
 }
 
-TEST_CASE("captured: an error that only the device knows reaches exactly the outputs that depend on it, on all workers, and the graph stays usable") {
+TEST_CASE("captured: an error that only the device knows reaches exactly the outputs that depend on it; the graph stays usable") {
   const char* text = R"(
     actor { name: "s" class: "std.Source" worker: "w0" config { dtype: F32 shape: "[6]" fill: "execution" } }
     actor { name: "f" class: "std.Fail" worker: "w0" config { fail_on: 3 fail_on: 4 message: "no luck" on_device: true } }

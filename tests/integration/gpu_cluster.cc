@@ -78,7 +78,9 @@ GpuCluster::~GpuCluster() {
   }
 }
 
-std::string GpuCluster::Key(int32_t writer, int32_t reader) const { return absl::StrCat(WorkerName(plan_, writer), " to ", WorkerName(plan_, reader)); }
+std::string GpuCluster::Key(int32_t writer, int32_t reader) const {
+  return absl::StrCat(WorkerName(plan_, writer), " to ", WorkerName(plan_, reader));
+}
 
 absl::Status GpuCluster::MakePlace(int32_t id) {
   Place& place = places_[id];
@@ -115,7 +117,8 @@ absl::Status GpuCluster::MakePlace(int32_t id) {
     WEFT_ASSIGN_OR_RETURN(place.loaded.actors[a.id], ActorRegistry::Std(place.device()->kind()).Make(a.cls, a.config, place.device()));
   }
   if (place.cuda != nullptr) {
-    WEFT_RETURN_IF_ERROR(PresetPlaces(part, [&](const PlanEdge& e, uint64_t message) { return place.to.at(e.dst_worker)->SlotMemory(e.id, message); }));
+    WEFT_RETURN_IF_ERROR(
+        PresetPlaces(part, [&](const PlanEdge& e, uint64_t message) { return place.to.at(e.dst_worker)->SlotMemory(e.id, message); }));
   }
   return absl::OkStatus();
 }
@@ -139,7 +142,8 @@ absl::Status GpuCluster::Connect() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::map<int32_t, std::shared_ptr<NcclComm>>> GpuCluster::Join(const std::string& label, const std::vector<int32_t>& workers) {
+absl::StatusOr<std::map<int32_t, std::shared_ptr<NcclComm>>> GpuCluster::Join(const std::string& label,
+                                                                              const std::vector<int32_t>& workers) {
   NcclId id;
   if (places_.at(workers[0]).fakes->nccl.GetUniqueId(&id) != kNcclSuccess) return absl::InternalError("no NCCL id");
   std::map<int32_t, std::shared_ptr<NcclComm>> comms;
@@ -172,7 +176,8 @@ absl::Status GpuCluster::MakeLinks() {
     WEFT_ASSIGN_OR_RETURN(const auto comms, Join(absl::StrCat("link ", Key(e.src_worker, e.dst_worker)), {e.src_worker, e.dst_worker}));
     for (const auto& [w, comm] : comms) {
       Place& place = places_.at(w);
-      WEFT_ASSIGN_OR_RETURN(place.links[pair], NcclLink::Create({comm, place.queue, place.scratch, place.cuda.get(), HashAsNumber(plan_.hash)}));
+      WEFT_ASSIGN_OR_RETURN(place.links[pair],
+                            NcclLink::Create({comm, place.queue, place.scratch, place.cuda.get(), HashAsNumber(plan_.hash)}));
     }
   }
   return absl::OkStatus();
@@ -233,7 +238,9 @@ absl::Status GpuCluster::MakePorts(int32_t id) {
   for (const PlanEdge& e : plan_.edges) {
     const ShmEdgeSpec spec = SpecOf(plan_, e);
     const bool ipc = e.transport == v1::IPC, nccl = e.transport == v1::NCCL;
-    if (e.transport != v1::SHM && !ipc && !nccl) return absl::UnimplementedError(absl::StrCat(EdgeName(plan_, e), " is of no transport that is made here"));
+    if (e.transport != v1::SHM && !ipc && !nccl) {
+      return absl::UnimplementedError(absl::StrCat(EdgeName(plan_, e), " is of no transport that is made here"));
+    }
     if (e.src_worker == id) {
       std::unique_ptr<SendPort> port;
       WEFT_ASSIGN_OR_RETURN(port, ShmSendPort::Create(place.to.at(e.dst_worker), e.id, Clock::Real()));
@@ -252,8 +259,8 @@ absl::Status GpuCluster::MakePorts(int32_t id) {
     }
     if (e.dst_worker == id) {
       std::unique_ptr<RecvPort> port;
-      WEFT_ASSIGN_OR_RETURN(port, ShmRecvPort::Create(place.from.at(e.src_worker), ipc ? AnnouncementEdge(spec) : nccl ? NcclHeaderSpec(spec) : spec,
-                                                     Clock::Real()));
+      const ShmEdgeSpec messages = ipc ? AnnouncementEdge(spec) : nccl ? NcclHeaderSpec(spec) : spec;
+      WEFT_ASSIGN_OR_RETURN(port, ShmRecvPort::Create(place.from.at(e.src_worker), messages, Clock::Real()));
       if (nccl) {
         WEFT_ASSIGN_OR_RETURN(port, NcclLink::NewRecvPort(place.links.at({e.src_worker, e.dst_worker}), spec, std::move(port)));
       } else if (ipc) {
@@ -458,8 +465,8 @@ std::string GpuCluster::Views() const {
     if (place.run == nullptr) continue;
     const v1::WorkerView v = place.run->Inspect();
     for (const v1::LaneView& l : v.lane()) {
-      absl::StrAppend(&text, "\n  ", v.worker(), " ", LaneName(l.lane(), l.index()), ": ", l.state(), " ", l.op(), " execution ", l.execution(),
-                      ", waits for ", l.waits_for());
+      absl::StrAppend(&text, "\n  ", v.worker(), " ", LaneName(l.lane(), l.index()), ": ", l.state(), " ", l.op(), " execution ",
+                      l.execution(), ", waits for ", l.waits_for());
     }
     if (place.fakes != nullptr) absl::StrAppend(&text, "\n", place.fakes->cuda.State());
   }

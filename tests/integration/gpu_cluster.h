@@ -1,8 +1,8 @@
 #pragma once
 
-// A whole cluster in one process, as in_process.h, but with what is under the loop made real as far as one process goes: GPU workers run weft's own
-// actors over fakes of CUDA and NCCL, edges are shared memory, CUDA IPC and NCCL, collectives are NCCL's. CPU workers run over a fake device. One thread drives all workers and the
-// client; only the fakes' streams are threads.
+// A whole cluster in one process, as in_process.h, but with what is under the loop made real as far as one process goes: GPU workers run
+// weft's own actors over fakes of CUDA and NCCL, edges are shared memory, CUDA IPC and NCCL, collectives are NCCL's. CPU workers run over a
+// fake device. One thread drives all workers and the client; only the fakes' streams are threads.
 
 #include <cstdint>
 #include <functional>
@@ -47,8 +47,8 @@ class GpuCluster {
   // Bootstrap, to the graphs being ready to run; once.
   absl::Status Start();
 
-  // Runs so many more executions, with so many in flight; results in their order. An input may be an error. Internal when nothing moves for 20 s: the
-  // message holds every worker's view.
+  // Runs so many more executions, with so many in flight; results in their order. An input may be an error. Internal when nothing moves for
+  // 20 s: the message holds every worker's view.
   absl::StatusOr<std::vector<InProcessResult>> Run(int64_t executions, int in_flight,
                                                    const std::function<Value(const std::string& input, int64_t execution)>& input);
   // The pieces of Run.

@@ -19,7 +19,8 @@ constexpr size_t StatusOffset(size_t bytes) { return (bytes + 15) / 16 * 16; }
 // Memory of a buffer for `bytes` of payload, with its status word if it has one.
 constexpr size_t BufferSize(size_t bytes, bool status) { return status ? StatusOffset(bytes) + 16 : bytes; }
 
-// Where GraphRun's buffers lie in the arena of a part: those of its COMPUTE, READ, RECV and COLLECTIVE ops one after the other, in the part's order.
+// Where GraphRun's buffers lie in the arena of a part: those of its COMPUTE, READ, RECV and COLLECTIVE ops one after the other, in the
+// part's order.
 class ArenaLayout {
  public:
   explicit ArenaLayout(const Plan& part);
@@ -37,8 +38,8 @@ class ArenaLayout {
   size_t bytes_ = 0;
 };
 
-// All planned device memory of one graph on one worker, in one allocation that is taken before the first transfer: so it is opened by a peer
-// with one handle, and nothing is allocated while the graph runs. Used by one thread.
+// All planned device memory of one graph on one worker, in one allocation that is taken before the first transfer: so it is opened by a
+// peer with one handle, and nothing is allocated while the graph runs. Used by one thread.
 class Arena {
  public:
   // What GraphRun takes for the part: the buffers of its COMPUTE, READ, RECV and COLLECTIVE ops. 0 when it plans none.

@@ -54,14 +54,16 @@ void CapturedRun::DropGraphs() {
 
 absl::Status CapturedRun::At(int op, int64_t execution, const absl::Status& s) const {
   if (s.ok()) return s;
-  return absl::Status(s.code(), absl::StrCat(Describe(op), " on ", options_.worker,
-                                             execution < 0 ? std::string() : absl::StrCat(", execution ", execution), ": ", std::string(s.message())));
+  return absl::Status(
+      s.code(), absl::StrCat(Describe(op), " on ", options_.worker, execution < 0 ? std::string() : absl::StrCat(", execution ", execution),
+                             ": ", std::string(s.message())));
 }
 
 absl::Status CapturedRun::CheckOp(int i) {
   const LocalOp& op = options_.program->ops[i];
   const auto bad = [&](const std::string& why) {
-    return At(i, -1, absl::InvalidArgumentError(absl::StrCat(why, ", which no captured iteration can have: compile the graph again, ", kRemedy)));
+    return At(i, -1,
+              absl::InvalidArgumentError(absl::StrCat(why, ", which no captured iteration can have: compile the graph again, ", kRemedy)));
   };
   const int slots = op.edge != nullptr ? op.edge->slots : op.slots;
   if (slots_ == 0) slots_ = slots;
@@ -118,15 +120,16 @@ absl::Status CapturedRun::Prepare() {
   origin_ = options_.lanes[origin];
   WEFT_ASSIGN_OR_RETURN(counter_, options_.device->Allocate(sizeof(int64_t)));
   // -1: each launch begins with counting it up.
-  WEFT_RETURN_IF_ERROR(
-      options_.device->Check(api_->MemsetAsync(counter_.get(), 0xFF, sizeof(int64_t), origin_->native()), "setting the execution's number"));
+  WEFT_RETURN_IF_ERROR(options_.device->Check(api_->MemsetAsync(counter_.get(), 0xFF, sizeof(int64_t), origin_->native()),
+                                              "setting the execution's number"));
   for (size_t i = 0; i < ops; ++i) {
     if (options_.ops[i].group != nullptr) WEFT_RETURN_IF_ERROR(At(static_cast<int>(i), -1, WarmUp(static_cast<int>(i))));
   }
   return absl::OkStatus();
 }
 
-// A collective of this size may connect its ranks in ways that the group's trial did not, which no capture could: once, on what is in the buffers.
+// A collective of this size may connect its ranks in ways that the group's trial did not, which no capture could: once, on what is in the
+// buffers.
 absl::Status CapturedRun::WarmUp(int i) {
   const LocalOp& op = options_.program->ops[i];
   const LocalArg& arg = op.args[0];
@@ -148,7 +151,8 @@ absl::Status CapturedRun::WarmUp(int i) {
   const Nanos until = options_.clock->Now() + kWarmUpLimit;
   while (!IsReady(done) && group->Health().ok()) {
     if (options_.clock->Now() > until) {
-      group->Abort(absl::DeadlineExceededError(absl::StrCat("its other members did not come to a first collective within ", ToSeconds(kWarmUpLimit), " s")));
+      group->Abort(absl::DeadlineExceededError(
+          absl::StrCat("its other members did not come to a first collective within ", ToSeconds(kWarmUpLimit), " s")));
     }
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
@@ -157,7 +161,8 @@ absl::Status CapturedRun::WarmUp(int i) {
 
 absl::Status CapturedRun::Capture(int variant) {
   CudaDevice* const device = options_.device;
-  const std::string what = absl::StrCat("capturing iteration ", variant + 1, " of ", slots_, " of graph ", options_.plan->graph, " on ", options_.worker);
+  const std::string what =
+      absl::StrCat("capturing iteration ", variant + 1, " of ", slots_, " of graph ", options_.plan->graph, " on ", options_.worker);
   std::vector<EventRef> events;  // none goes back to the pool within the capture
   WEFT_RETURN_IF_ERROR(device->Check(api_->BeginCapture(origin_->native()), what));
   const absl::Status walked = Walk(variant, what, &events);
@@ -168,7 +173,9 @@ absl::Status CapturedRun::Capture(int variant) {
   CudaGraphExecHandle exec = nullptr;
   if (s.ok()) s = device->Check(api_->GraphInstantiate(graph, &exec), absl::StrCat(what, ": making it ready"));
   if (graph != nullptr) (void)api_->GraphDestroy(graph);
-  if (!s.ok()) return absl::Status(s.code(), absl::StrCat(std::string(s.message()), walked.ok() ? absl::StrCat("; mend the actors, ", kRemedy) : ""));
+  if (!s.ok()) {
+    return absl::Status(s.code(), absl::StrCat(std::string(s.message()), walked.ok() ? absl::StrCat("; mend the actors, ", kRemedy) : ""));
+  }
   graphs_.push_back(exec);
   return device->Check(api_->GraphUpload(exec, origin_->native()), absl::StrCat(what, ": bringing it to the GPU"));
 }
@@ -274,14 +281,15 @@ absl::Status CapturedRun::CaptureCompute(int i, int variant, Stream* stream, std
   }
   call->Begin(variant, std::move(args), stream, static_cast<const int64_t*>(counter_.get()));
   const size_t outputs = op.outputs.size();
-  // What its arguments carry it carries on; its own method may add to that. Where neither can be, there is nothing to combine, unless another GPU takes
-  // the value, which always takes a word with it.
+  // What its arguments carry it carries on; its own method may add to that. Where neither can be, there is nothing to combine, unless
+  // another GPU takes the value, which always takes a word with it.
   const bool status = !from.empty() || op.may_fail_on_device || GoesToGpus(i);
   if (outputs > 0 && status) WEFT_RETURN_IF_ERROR(options_.device->CombineStatus(from, call->StatusOf(0), stream));
   absl::Status s = call->Run(options_.ops[i].actor, options_.ops[i].method);
   if (s.ok() && call->host_number_read()) {
-    s = absl::FailedPreconditionError("its method asked for the execution's number on the host, where there is none that holds for every launch: let its "
-                                      "kernels take CallContext::execution_number()");
+    s = absl::FailedPreconditionError(
+        "its method asked for the execution's number on the host, where there is none that holds for every launch: let its "
+        "kernels take CallContext::execution_number()");
   }
   if (!s.ok()) {
     return absl::Status(s.code(), absl::StrCat("it cannot be captured: ", std::string(s.message()), "; mend that, ", kRemedy));
@@ -430,7 +438,8 @@ absl::Status CapturedRun::Launch() {
   next_errors_.clear();
   if (options_.trace->enabled()) flight.mark = device->Mark(origin_);
   if (const int code = api_->GraphLaunch(graphs_[launched_ % slots_], origin_->native()); code != kCudaSuccess) {
-    return device->Check(code, absl::StrCat("launching execution ", launched_, " of graph ", options_.plan->graph, " on ", options_.worker));
+    return device->Check(code,
+                         absl::StrCat("launching execution ", launched_, " of graph ", options_.plan->graph, " on ", options_.worker));
   }
   absl::StatusOr<EventRef> done = device->Record(origin_->native());
   if (!done.ok()) return done.status();

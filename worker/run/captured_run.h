@@ -1,7 +1,7 @@
 #pragma once
 
-// How one graph runs on a GPU worker with options.launch GRAPH: a whole iteration, transfers included, is captured once for each slot number, and
-// execution k is one launch of graph k % slots. Made and driven by GraphRun, whose thread rules hold.
+// How one graph runs on a GPU worker with options.launch GRAPH: a whole iteration, transfers included, is captured once for each slot
+// number, and execution k is one launch of graph k % slots. Made and driven by GraphRun, whose thread rules hold.
 //
 // Execution k, in order:
 //   1. admitted, and fewer than `slots` launched and not done;
@@ -56,8 +56,8 @@ class CapturedRun {
     std::string worker;
   };
 
-  // Captures all variants, on the calling thread; nothing runs. The device has no other capture of this thread. InvalidArgument, FailedPrecondition
-  // and what actors and ports say name the op and what to do.
+  // Captures all variants, on the calling thread; nothing runs. The device has no other capture of this thread. InvalidArgument,
+  // FailedPrecondition and what actors and ports say name the op and what to do.
   static absl::StatusOr<std::unique_ptr<CapturedRun>> Create(Options options);
   // Pre: Quiescent(), or the device is gone.
   ~CapturedRun();

@@ -16,7 +16,8 @@ namespace weft {
 class OutputBuffers {
  public:
   // ResourceExhausted names the op.
-  // `on_host`: planned ones in memory that the host reaches too. `status`: with a status word behind each planned output. `arena` (may be nullptr) has the planned ones; it and `device` outlive this.
+  // `on_host`: planned ones in memory that the host reaches too. `status`: with a status word behind each planned output. `arena` (may be
+  // nullptr) has the planned ones; it and `device` outlive this.
   static absl::StatusOr<OutputBuffers> Create(const LocalOp& op, const std::string& op_name, Device* device, Arena* arena, bool status,
                                               bool on_host = false);
 

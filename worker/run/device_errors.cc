@@ -24,7 +24,8 @@ TaskErrorRef DeviceErrors::ErrorOf(uint64_t word) const {
   if (id == kNoNode) {
     error->worker = "a host";
     error->node = "(no node)";
-    error->message = "a value came to a GPU as an error that no node of the graph has made, such as an input's; the worker that took it knows its text";
+    error->message =
+        "a value came to a GPU as an error that no node of the graph has made, such as an input's; the worker that took it knows its text";
     return error;
   }
   const PlanNode* const node = FindNode(part_, static_cast<int32_t>(id));

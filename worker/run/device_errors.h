@@ -10,8 +10,8 @@
 
 namespace weft {
 
-// Errors of tasks as the status words that values in device memory carry (DeviceStatus::word: code << 56 | node << 32 | low half of the execution), and
-// back. What a word cannot hold comes from the plan: the node's worker and what it says. Immutable; shared by threads.
+// Errors of tasks as the status words that values in device memory carry (DeviceStatus::word: code << 56 | node << 32 | low half of the
+// execution), and back. What a word cannot hold comes from the plan: the node's worker and what it says. Immutable; shared by threads.
 class DeviceErrors {
  public:
   // Stands for whoever is no node of the plan: the client, or an edge that failed.

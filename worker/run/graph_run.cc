@@ -51,8 +51,10 @@ absl::Status GraphRun::PrepareCaptured() {
   o.clock = clock_;
   o.device = dynamic_cast<CudaDevice*>(device_);
   if (o.device == nullptr) {
-    return absl::FailedPreconditionError(absl::StrCat("graph ", name(), " on ", worker_, ": the plan is for a GPU worker with options.launch GRAPH, and this one "
-                                                      "runs on ", device_->kind(), ": compile the graph again"));
+    return absl::FailedPreconditionError(absl::StrCat("graph ", name(), " on ", worker_,
+                                                      ": the plan is for a GPU worker with options.launch GRAPH, and this one "
+                                                      "runs on ",
+                                                      device_->kind(), ": compile the graph again"));
   }
   o.plan = &loaded_.plan;
   o.program = &program_;

@@ -78,7 +78,8 @@ absl::Status GraphLoader::MakeIpcPorts(LoadedGraph* loaded, Nanos deadline) {
   if (!readers.empty()) {
     // Before the reader looks, which it does once it has the offer.
     if (IsCaptured(part_, me_)) {
-      WEFT_RETURN_IF_ERROR(PresetPlaces(part_, [this](const PlanEdge& e, uint64_t message) { return to_.at(e.dst_worker)->SlotMemory(e.id, message); }));
+      WEFT_RETURN_IF_ERROR(
+          PresetPlaces(part_, [this](const PlanEdge& e, uint64_t message) { return to_.at(e.dst_worker)->SlotMemory(e.id, message); }));
     }
     WEFT_ASSIGN_OR_RETURN(const IpcOffer offer, IpcMapping::Offer(env_->cuda, held_->memory.get(), arena_->bytes() + kIpcProbeBytes));
     WEFT_RETURN_IF_ERROR(store.Set(key(WorkerName(part_, me_)), offer.ToString()));

@@ -7,8 +7,8 @@
 // stream sets `ready` behind the kernel that makes the value; the consumer's stream waits for it before its copy. So no CPU stands between
 // the two kernels, and yet every transfer has been announced on the host, with its size or the error in its place.
 //
-// In captured iterations (options.launch GRAPH) the device does all of it: the announcement is written once, at bootstrap, for each variant, and the
-// two flags hand the producer's buffer back and forth.
+// In captured iterations (options.launch GRAPH) the device does all of it: the announcement is written once, at bootstrap, for each
+// variant, and the two flags hand the producer's buffer back and forth.
 
 #include <cstdint>
 
@@ -40,12 +40,12 @@ struct alignas(64) IpcAnnouncement {
 // The shm edge that carries the announcements of `edge`: same id, credits and ends.
 ShmEdgeSpec AnnouncementEdge(const ShmEdgeSpec& edge);
 
-// For captured iterations: announces in `slot`, which no one reads yet, that the value of a variant always lies at `offset` of the producer's allocation
-// and its status word, if any, at `status_offset`. The edge's shape, that of `spec`, is fixed.
+// For captured iterations: announces in `slot`, which no one reads yet, that the value of a variant always lies at `offset` of the
+// producer's allocation and its status word, if any, at `status_offset`. The edge's shape, that of `spec`, is fixed.
 void PresetAnnouncement(const Spec& spec, uint64_t offset, uint64_t status_offset, void* slot);
 
-// What the consumer makes of one: dtype and dims that fit the edge and its bytes, and lie within the producer's allocation of `limit` bytes.
-// DataLoss or OutOfRange say what does not. `a` is a copy: the other process may change the original.
+// What the consumer makes of one: dtype and dims that fit the edge and its bytes, and lie within the producer's allocation of `limit`
+// bytes. DataLoss or OutOfRange say what does not. `a` is a copy: the other process may change the original.
 absl::Status CheckAnnouncement(const IpcAnnouncement& a, const ShmEdgeSpec& edge, uint64_t limit, Dims* dims);
 
 }  // namespace weft

@@ -48,7 +48,8 @@ absl::Status IpcCaptureSendPort::Capture(int variant, const Value& value, Stream
   const bool status_fits = value.status == nullptr ? a->status_offset == IpcAnnouncement::kNoStatus
                                                    : reinterpret_cast<const char*>(value.status) == base + a->status_offset;
   if (!status_fits) {
-    return absl::InternalError(absl::StrCat(EdgeLabel(edge_), ": the value's status word does not lie where ", edge_.dst_worker, " was told at bootstrap"));
+    return absl::InternalError(
+        absl::StrCat(EdgeLabel(edge_), ": the value's status word does not lie where ", edge_.dst_worker, " was told at bootstrap"));
   }
   return device_->Check(device_->api()->StreamWrite32(stream->native(), &a->ready, 1),
                         absl::StrCat(EdgeLabel(edge_), ": telling that the value is there"));
@@ -83,8 +84,8 @@ absl::Status IpcCaptureRecvPort::Capture(int variant, const Tensor& buffer, Valu
   Dims dims;
   absl::Status fits = CheckAnnouncement(a, edge_, memory_->bytes(), &dims);
   if (fits.ok() && (a.bytes != buffer.bytes() || dims != buffer.dims())) {
-    fits = absl::FailedPreconditionError(absl::StrCat("the producer has ", a.bytes, " bytes ", DimsToString(dims), " for it, here are ", buffer.ToString(),
-                                                      ": compile the graph again"));
+    fits = absl::FailedPreconditionError(absl::StrCat("the producer has ", a.bytes, " bytes ", DimsToString(dims), " for it, here are ",
+                                                      buffer.ToString(), ": compile the graph again"));
   }
   if (!fits.ok()) return absl::Status(fits.code(), absl::StrCat(EdgeLabel(edge_), ": ", std::string(fits.message())));
   CudaApi* const api = device_->api();

@@ -1,7 +1,7 @@
 #pragma once
 
-// The ends of an ipc edge within captured iterations (capture_port.h). Two flags for each variant, in shared memory that both GPUs reach, order the
-// two iterations on the device alone:
+// The ends of an ipc edge within captured iterations (capture_port.h). Two flags for each variant, in shared memory that both GPUs reach,
+// order the two iterations on the device alone:
 //
 //   producer:  wait free == 1, write free = 0 | the op that makes the value | write ready = 1
 //   consumer:  wait ready == 1 | copy | write ready = 0, write free = 1

@@ -13,8 +13,8 @@
 
 namespace weft {
 
-// The consumer's end of an ipc edge. Once a value is announced, Recv puts on the op's stream: wait for its flag, copy it out of the producer's
-// allocation (the copy engine's work), and records the event; the slot goes back when the loop has seen that event.
+// The consumer's end of an ipc edge. Once a value is announced, Recv puts on the op's stream: wait for its flag, copy it out of the
+// producer's allocation (the copy engine's work), and records the event; the slot goes back when the loop has seen that event.
 class IpcRecvPort : public RecvPort {
  public:
   // `header` is the receiving port of AnnouncementEdge(edge), over memory that this device can read; `memory` is the producer's.
@@ -31,8 +31,8 @@ class IpcRecvPort : public RecvPort {
   absl::Status closed() const override { return header_->closed(); }
   absl::StatusOr<std::shared_ptr<CaptureRecvPort>> ForCapture() override;
 
-  // Ends every wait of a stream for a value that will not come, by setting its flag. To be called, from any thread, when the edge is closed; afterwards
-  // nothing waits. Whatever is copied then is garbage, in buffers that a failed graph does not read.
+  // Ends every wait of a stream for a value that will not come, by setting its flag. To be called, from any thread, when the edge is
+  // closed; afterwards nothing waits. Whatever is copied then is garbage, in buffers that a failed graph does not read.
   std::function<void()> Releaser() const;
 
  private:

@@ -21,8 +21,9 @@ absl::Status NcclCapture::Named(const absl::Status& s) const {
 absl::StatusOr<size_t> NcclCapture::BytesOf(const Tensor& value, const DeviceStatus* status) const {
   const size_t behind = (value.bytes() + 15) / 16 * 16;
   if (value.bytes() != edge_.bytes || reinterpret_cast<const char*>(status) != value.as<char>() + behind) {
-    return Named(absl::InvalidArgumentError("the value does not lie in a planned buffer with its status word behind it: the actor made it elsewhere than "
-                                            "AllocateOutput says"));
+    return Named(absl::InvalidArgumentError(
+        "the value does not lie in a planned buffer with its status word behind it: the actor made it elsewhere than "
+        "AllocateOutput says"));
   }
   return behind + sizeof(DeviceStatus);
 }

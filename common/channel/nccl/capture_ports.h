@@ -1,8 +1,8 @@
 #pragma once
 
-// The ends of an edge over NCCL within captured iterations (capture_port.h). Each variant always moves the same bytes: the value and the status word behind
-// it, or of a control edge a word that nobody reads. On one edge of each pair of workers the hosts tell each other that an execution is launched, so
-// that no kernel waits for a peer that has nothing to send.
+// The ends of an edge over NCCL within captured iterations (capture_port.h). Each variant always moves the same bytes: the value and the
+// status word behind it, or of a control edge a word that nobody reads. On one edge of each pair of workers the hosts tell each other that
+// an execution is launched, so that no kernel waits for a peer that has nothing to send.
 
 #include <memory>
 #include <string>
@@ -37,7 +37,8 @@ class NcclCapture {
 class NcclCaptureSendPort : public CaptureSendPort {
  public:
   // `header` outlives it.
-  NcclCaptureSendPort(std::shared_ptr<NcclLink> link, const ShmEdgeSpec& edge, SendPort* header) : capture_(std::move(link), edge), header_(header) {}
+  NcclCaptureSendPort(std::shared_ptr<NcclLink> link, const ShmEdgeSpec& edge, SendPort* header)
+      : capture_(std::move(link), edge), header_(header) {}
 
   absl::Status Capture(int variant, const Value& value, Stream* stream) override;
   PortState Poll(int64_t execution) override { return capture_.comm()->cause().ok() ? header_->Poll(execution) : PortState::kClosed; }
@@ -52,7 +53,8 @@ class NcclCaptureSendPort : public CaptureSendPort {
 
 class NcclCaptureRecvPort : public CaptureRecvPort {
  public:
-  NcclCaptureRecvPort(std::shared_ptr<NcclLink> link, const ShmEdgeSpec& edge, RecvPort* header) : capture_(std::move(link), edge), header_(header) {}
+  NcclCaptureRecvPort(std::shared_ptr<NcclLink> link, const ShmEdgeSpec& edge, RecvPort* header)
+      : capture_(std::move(link), edge), header_(header) {}
 
   absl::Status Capture(int variant, const Tensor& buffer, Value* out, Stream* stream) override;
   PortState Poll(int64_t execution) override { return capture_.comm()->cause().ok() ? header_->Poll(execution) : PortState::kClosed; }

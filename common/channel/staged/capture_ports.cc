@@ -22,13 +22,16 @@ absl::StatusOr<std::shared_ptr<void>> NewWords(const ShmEdgeSpec& edge, CudaDevi
 }
 
 absl::Status NoPlace(const ShmEdgeSpec& edge) {
-  return absl::InvalidArgumentError(absl::StrCat(EdgeLabel(edge), ": its values lie in no memory that stays, so that no captured iteration can copy them: use "
-                                                 "transport SHM and a fixed shape, or set options.launch STREAM"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(EdgeLabel(edge),
+                   ": its values lie in no memory that stays, so that no captured iteration can copy them: use "
+                   "transport SHM and a fixed shape, or set options.launch STREAM"));
 }
 
 absl::Status OutOfPlace(const ShmEdgeSpec& edge, int64_t execution) {
-  return absl::InternalError(absl::StrCat(EdgeLabel(edge), ": the value of execution ", execution,
-                                          " lies in another slot than the captured iteration uses: the two ends have lost count of each other"));
+  return absl::InternalError(
+      absl::StrCat(EdgeLabel(edge), ": the value of execution ", execution,
+                   " lies in another slot than the captured iteration uses: the two ends have lost count of each other"));
 }
 
 }  // namespace
@@ -48,7 +51,8 @@ absl::Status StagedCaptureSendPort::Capture(int variant, const Value& value, Str
   if (to == nullptr && bytes > 0) return NoPlace(edge_);
   CudaApi* const api = device_->api();
   if (bytes > 0) {
-    WEFT_RETURN_IF_ERROR(OfEdge(edge_, device_->Check(api->MemcpyAsync(to, value.tensor.data(), bytes, stream->native()), "copying from the GPU")));
+    WEFT_RETURN_IF_ERROR(
+        OfEdge(edge_, device_->Check(api->MemcpyAsync(to, value.tensor.data(), bytes, stream->native()), "copying from the GPU")));
   }
   with_status_[variant] = value.status != nullptr;
   if (value.status != nullptr) {

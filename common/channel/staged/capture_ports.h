@@ -1,7 +1,7 @@
 #pragma once
 
-// The staged ports within captured iterations (capture_port.h): copies to and from the slots of a host channel whose slots never move (shm). Status
-// words cross between host and device in page-locked memory.
+// The staged ports within captured iterations (capture_port.h): copies to and from the slots of a host channel whose slots never move
+// (shm). Status words cross between host and device in page-locked memory.
 
 #include <memory>
 #include <string>
@@ -16,7 +16,8 @@ namespace weft {
 class StagedCaptureSendPort : public CaptureSendPort {
  public:
   // `inner` is shared with the port that this one is made of. ResourceExhausted names the edge.
-  static absl::StatusOr<std::shared_ptr<CaptureSendPort>> Create(std::shared_ptr<SendPort> inner, const ShmEdgeSpec& edge, CudaDevice* device);
+  static absl::StatusOr<std::shared_ptr<CaptureSendPort>> Create(std::shared_ptr<SendPort> inner, const ShmEdgeSpec& edge,
+                                                                 CudaDevice* device);
 
   absl::Status Capture(int variant, const Value& value, Stream* stream) override;
   PortState Poll(int64_t execution) override;
@@ -42,8 +43,10 @@ class StagedCaptureSendPort : public CaptureSendPort {
 class StagedCaptureRecvPort : public CaptureRecvPort {
  public:
   // `inner` outlives it.
-  // `in_place`: up to so many bytes are read by kernels where they lie, and their status words with them; the memory is page-locked for the device.
-  static absl::StatusOr<std::shared_ptr<CaptureRecvPort>> Create(RecvPort* inner, const ShmEdgeSpec& edge, CudaDevice* device, size_t in_place);
+  // `in_place`: up to so many bytes are read by kernels where they lie, and their status words with them; the memory is page-locked for the
+  // device.
+  static absl::StatusOr<std::shared_ptr<CaptureRecvPort>> Create(RecvPort* inner, const ShmEdgeSpec& edge, CudaDevice* device,
+                                                                 size_t in_place);
 
   absl::Status Capture(int variant, const Tensor& buffer, Value* out, Stream* stream) override;
   PortState Poll(int64_t execution) override { return inner_->Poll(execution); }

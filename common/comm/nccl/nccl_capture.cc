@@ -20,8 +20,9 @@ absl::Status CallNcclNow(NcclComm* comm, const std::string& what, const std::fun
   WEFT_RETURN_IF_ERROR(comm->Call(what, call));
   while (!comm->Settled()) {
     if (comm->options().clock->Now() > until) {
-      comm->Abort(absl::DeadlineExceededError(absl::StrCat(comm->options().label, ": ", what, " with ", comm->others(), ": NCCL has not launched it after ",
-                                                           ToSeconds(kLimit), " s; NCCL_DEBUG=INFO on the workers says what it does")));
+      comm->Abort(absl::DeadlineExceededError(absl::StrCat(comm->options().label, ": ", what, " with ", comm->others(),
+                                                           ": NCCL has not launched it after ", ToSeconds(kLimit),
+                                                           " s; NCCL_DEBUG=INFO on the workers says what it does")));
     }
     std::this_thread::sleep_for(kPoll);
   }
