@@ -1,0 +1,149 @@
+#include "common/device/cuda/cuda_device.h"
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <vector>
+
+#include "common/device/cuda/fake/fake_kernels.h"
+#include "common/device/cuda/fake/fake_plugin.h"
+
+namespace weft {
+namespace {
+
+struct Gpu {
+  explicit Gpu(FakePlugin::Options options = {}) : fake(std::move(options)), kernels(&fake.cuda) {}
+  absl::StatusOr<std::unique_ptr<CudaDevice>> Make(int ordinal = 0) { return CudaDevice::Create(fake.plugin(&kernels), Clock::Real(), ordinal); }
+
+  FakePlugin fake;
+  FakeKernels kernels;
+};
+
+bool Soon(const EventRef& event) {
+  const Nanos until = Clock::Real()->Now() + 20 * kNanosPerSecond;
+  while (!IsReady(event)) {
+    if (Clock::Real()->Now() > until) return false;
+  }
+  return true;
+}
+
+TEST_CASE("cuda device: no GPU, and one that does not exist, are refused with what to do") {
+  FakePlugin::Options none;
+  none.cuda.device_count = 0;
+  Gpu without(none);
+  const absl::Status refused = without.Make().status();
+  CHECK(absl::IsUnavailable(refused));
+  CHECK(std::string(refused.message()).find("--device cpu") != std::string::npos);
+
+  Gpu one;
+  const absl::Status missing = one.Make(7).status();
+  CHECK(absl::IsInvalidArgument(missing));
+  CHECK(std::string(missing.message()).find("GPU 7") != std::string::npos);
+  one.kernels.FailLoad(kCudaOutOfMemory, "no cuBLAS");
+  CHECK(std::string(one.Make().status().message()).find("no cuBLAS") != std::string::npos);
+}
+
+TEST_CASE("cuda device: a stream waits on the device for an event of another") {
+  Gpu gpu;
+  const auto device = *gpu.Make();
+  const auto a = *device->NewStream(v1::LANE_COMPUTE), b = *device->NewStream(v1::LANE_COPY);
+  std::atomic<bool> go{false};
+  std::atomic<int> order{0};
+  int first = 0, second = 0;
+  Work slow;
+  slow.run = [&] {
+    gpu.fake.cuda.Enqueue(a->native(), [&] {
+      gpu.fake.cuda.WaitUntil([&] { return go.load(); });
+      first = ++order;
+    });
+    return absl::OkStatus();
+  };
+  const EventRef made = *a->Launch(std::move(slow));
+  REQUIRE(device->CanWaitFor(made));
+  b->WaitFor(made);
+  Work after;
+  after.run = [&] {
+    gpu.fake.cuda.Enqueue(b->native(), [&] { second = ++order; });
+    return absl::OkStatus();
+  };
+  const EventRef done = *b->Launch(std::move(after));
+  CHECK_FALSE(made->Ready());
+  CHECK_FALSE(done->Ready());
+  go = true;
+  REQUIRE(Soon(done));
+  CHECK(made->Ready());
+  CHECK(first == 1);
+  CHECK(second == 2);
+  CHECK_FALSE(device->CanWaitFor(std::make_shared<ManualEvent>()));
+}
+
+TEST_CASE("cuda device: work for a host thread is refused, and what a launch returns is handed on") {
+  Gpu gpu;
+  const auto device = *gpu.Make();
+  const auto s = *device->NewStream(v1::LANE_COMPUTE);
+  Work thread;
+  thread.where = Work::kThread;
+  CHECK(absl::IsInvalidArgument(s->Launch(std::move(thread)).status()));
+  absl::Status status;
+  Work fails;
+  fails.run = [] { return absl::InternalError("launch failed"); };
+  fails.status = &status;
+  REQUIRE(s->Launch(std::move(fails)).ok());
+  CHECK(status.message() == "launch failed");
+}
+
+TEST_CASE("cuda device: after an error for good every event is ready and Health names the GPU and the cause") {
+  Gpu gpu;
+  const auto device = *gpu.Make();
+  const auto s = *device->NewStream(v1::LANE_COMPUTE);
+  Work waits;
+  waits.run = [&] {
+    gpu.fake.cuda.Enqueue(s->native(), [&] { gpu.fake.cuda.WaitUntil([] { return false; }); });
+    return absl::OkStatus();
+  };
+  const EventRef never = *s->Launch(std::move(waits));
+  CHECK(device->Health().ok());
+  gpu.fake.cuda.BreakDevice(kCudaIllegalAddress);
+  CHECK(Soon(never));
+  CHECK(std::string(device->Health().message()).find("GPU 0") != std::string::npos);
+}
+
+TEST_CASE("cuda device: memory is counted, page-locked memory goes at Collect, and what is not there is named") {
+  Gpu gpu;
+  {
+    const auto device = *gpu.Make();
+    auto memory = *device->Allocate(1000);
+    auto host = *device->AllocateHost(1000);
+    const auto books = gpu.fake.cuda.books();
+    memory.reset();
+    host.reset();
+    CHECK(gpu.fake.cuda.books().allocations == books.allocations - 1);
+    CHECK(gpu.fake.cuda.books().host_allocations == books.host_allocations);
+    device->Collect();
+    CHECK(gpu.fake.cuda.books().host_allocations == books.host_allocations - 1);
+    gpu.fake.cuda.FailCall("Malloc", 1, kCudaOutOfMemory);
+    const absl::Status full = device->Allocate(123456).status();
+    CHECK(absl::IsResourceExhausted(full));
+    CHECK(std::string(full.message()).find("123456") != std::string::npos);
+  }
+}
+
+TEST_CASE("cuda device: with timing on, marks tell when the device came to them") {
+  Gpu gpu;
+  const auto device = *gpu.Make();
+  const auto s = *device->NewStream(v1::LANE_COMPUTE);
+  CHECK(device->Mark(s.get()) == nullptr);
+  device->SetTiming(true);
+  const Nanos before = Clock::Real()->Now();
+  const EventRef mark = device->Mark(s.get());
+  REQUIRE(mark != nullptr);
+  REQUIRE(Soon(mark));
+  const Nanos at = device->TimeOf(mark);
+  CHECK(at > before - kNanosPerSecond);
+  CHECK(at < Clock::Real()->Now() + kNanosPerSecond);
+  device->SetTiming(false);
+  CHECK(device->TimeOf(mark) == -1);
+}
+
+}  // namespace
+}  // namespace weft
