@@ -272,6 +272,28 @@ class Parser {
       o->Flag("--timing", &plan_.timing, "print what each pass took, on stderr");
     }
     {
+      auto [sub, o] = Add(&app_, "pipeline", &pipeline_, "make a pipeline schedule offline: its orders, times and memory", kPipelineFooter);
+      o->Text("--schedule", &pipeline_.schedule,
+              "forward-only, gpipe, 1f1b, eager-1f1b, interleaved-1f1b, looped-bfs, zb-h1, zb-h2, zbv, dualpipe-v, auto, or csv:FILE")
+          ->type_name("NAME")
+          ->required();
+      o->Int("--stages", &pipeline_.stages, 1, 4096, "workers of the pipeline")->required();
+      o->Int("--microbatches", &pipeline_.microbatches, 1, 100'000'000, "microbatches")->required();
+      o->Int("--chunks", &pipeline_.chunks, 1, 64, "stages a worker; default: as the schedule has, 1 for auto");
+      o->OneOf("--placement", &pipeline_.placement, {"loop", "v"},
+               "of auto's stages: s on worker s mod p, or r and 2p-1-r on worker r; default: the better");
+      o->Text("--cost", &pipeline_.cost,
+              "F=T,I=T,W=T[,FB=FACTOR]: times of a worker's forward, input gradient, weight gradient, and factor of F and B at once; "
+              "T1:T2:... gives each stage its own; default 1 each")
+          ->type_name("COSTS");
+      o->Text("--hop", &pipeline_.hop, "time of a value from one worker to another; default 0")->type_name("TIME");
+      o->Text("--memory", &pipeline_.memory, "f=BYTES,w=-BYTES: F adds f, I adds -(f+w), W adds w")->type_name("BYTES");
+      o->Text("--cap-activations", &pipeline_.cap_activations, "microbatches that any worker may hold")->type_name("X");
+      o->Text("--cap-bytes", &pipeline_.cap_bytes, "bytes that any worker may hold, with --memory")->type_name("X");
+      o->OneOf("--format", &pipeline_.format, {"json", "text", "csv", "svg", "graph"},
+               "default text; graph is a graph file for `weft run`");
+    }
+    {
       CLI::App* bench = app_.add_subcommand("bench", "measurements with a prediction beside them");
       bench->require_subcommand(1);
       bench->fallthrough();
@@ -300,6 +322,7 @@ class Parser {
   GraphsArgs graphs_;
   InspectArgs inspect_;
   PlanArgs plan_;
+  PipelineArgs pipeline_;
   TraceArgs trace_;
   BenchOverlapArgs bench_;
   DoctorArgs doctor_;

@@ -106,10 +106,21 @@ struct DoctorArgs {
   bool probe = false;           // this process is one that the command started to try a GPU
 };
 
+struct PipelineArgs {
+  std::string schedule;          // a name, or csv:FILE
+  int stages = 0;                // workers
+  int microbatches = 0;
+  int chunks = 0;                // stages a worker; 0: as the schedule has by default
+  std::string placement;         // of auto's stages; empty: the better
+  // As the user wrote them; empty: not given.
+  std::string cost, hop, memory, cap_activations, cap_bytes;
+  std::string format = "text";
+};
+
 struct VersionArgs {};
 
 using CommandArgs = std::variant<UpArgs, DownArgs, RunArgs, CompileArgs, ExecuteNamedArgs, TeardownArgs, WorkersArgs, GraphsArgs,
-                                 InspectArgs, PlanArgs, TraceArgs, BenchOverlapArgs, DoctorArgs, VersionArgs>;
+                                 InspectArgs, PlanArgs, TraceArgs, BenchOverlapArgs, DoctorArgs, PipelineArgs, VersionArgs>;
 
 struct ParsedArgs {
   CommonArgs common;

@@ -21,6 +21,7 @@ Outcome RunGraphs(const CommonArgs& common);
 Outcome RunInspect(const CommonArgs& common, const InspectArgs& args);
 
 Outcome RunPlan(const CommonArgs& common, const PlanArgs& args);
+Outcome RunPipeline(const CommonArgs& common, const PipelineArgs& args);
 Outcome RunTrace(const CommonArgs& common, const TraceArgs& args);
 Outcome RunBenchOverlap(const CommonArgs& common, const BenchOverlapArgs& args);
 Outcome RunDoctor(const CommonArgs& common, const DoctorArgs& args);

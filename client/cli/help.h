@@ -62,6 +62,13 @@ inline constexpr char kPlanFooter[] = R"(Examples:
   weft plan graph.textproto --workers w0@a,w1@a,w2@b --format json
   weft plan graph.textproto --simulate 20 --in-flight 4 --draw predicted.svg)";
 
+inline constexpr char kPipelineFooter[] = R"(Times are bare numbers, or have a unit (ns, us, ms, s); where they really pass, in --format graph, a bare number is seconds.
+
+Examples:
+  weft pipeline --schedule zb-h1 --stages 4 --microbatches 8 --cost F=10,I=12,W=7 --hop 1
+  weft pipeline --schedule auto --stages 8 --microbatches 24 --cost F=18.5ms,I=18ms,W=9ms --cap-activations 8 --format svg > auto.svg
+  weft pipeline --schedule 1f1b --stages 4 --microbatches 8 --cost F=10ms,I=12ms,W=7ms --format graph > g.textproto && weft run g.textproto)";
+
 inline constexpr char kBenchFooter[] = R"(Starts a cluster of its own for the measurement; with --cluster, --address or WEFT_ADDRESS it uses that one, which needs workers w0 to w3.
 Times are seconds per execution: (end of the last - end of the first) / (n - 1).
 

@@ -42,6 +42,7 @@ Outcome Dispatch(const ParsedArgs& parsed) {
     Outcome operator()(const GraphsArgs&) const { return RunGraphs(common); }
     Outcome operator()(const InspectArgs& a) const { return RunInspect(common, a); }
     Outcome operator()(const PlanArgs& a) const { return RunPlan(common, a); }
+    Outcome operator()(const PipelineArgs& a) const { return RunPipeline(common, a); }
     Outcome operator()(const TraceArgs& a) const { return RunTrace(common, a); }
     Outcome operator()(const BenchOverlapArgs& a) const { return RunBenchOverlap(common, a); }
     Outcome operator()(const DoctorArgs& a) const { return RunDoctor(common, a); }

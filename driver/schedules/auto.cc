@@ -14,15 +14,15 @@ namespace weft {
 namespace {
 
 // Passes that may be timed in all, so that the search ends in time: about 0.1 us each.
-constexpr double kListBudget = 5e6;
+constexpr double kListBudget = 4e6;
 constexpr double kPolishBudget = 12e6;
 // Lists that are made at least and at most, however long they are.
 constexpr int64_t kFewestRuns = 100;
 constexpr int64_t kMostRuns = 4000;
 // Lists that take more than so much longer than the best are not looked at closely.
 constexpr double kHopeless = 1.03;
-// Polishing fewer times than this gains nothing.
-constexpr int64_t kFewestMoves = 300;
+// With fewer moves than this polishing gains next to nothing.
+constexpr int64_t kFewestMoves = 2000;
 
 class Search {
  public:
@@ -33,7 +33,8 @@ class Search {
         evaluator_(problem.worker_of, problem.workers, problem.microbatches, *problem.costs),
         lister_(problem.worker_of, problem.workers, problem.microbatches, *problem.costs, problem.use, problem.cap) {
     const int64_t passes = 3 * static_cast<int64_t>(stages_) * p_.microbatches;
-    runs_left_ = std::clamp(static_cast<int64_t>(p_.effort * kListBudget) / passes, kFewestRuns, kMostRuns);
+    const double runs = std::max(kListBudget / static_cast<double>(passes), static_cast<double>(kFewestRuns));
+    runs_left_ = std::min(static_cast<int64_t>(p_.effort * runs), kMostRuns);
     polish_budget_ = static_cast<int64_t>(p_.effort * kPolishBudget);
     if (polish_budget_ / passes < kFewestMoves) polish_budget_ = 0;
   }

@@ -1,7 +1,10 @@
 #include "driver/schedules/csv.h"
 
+#include <random>
+
 #include <catch2/catch.hpp>
 
+#include "driver/schedules/check.h"
 #include "driver/schedules/fixed.h"
 
 namespace weft {
@@ -69,6 +72,41 @@ TEST_CASE("grid: what must be refused") {
   std::string many = "F0";
   for (int i = 0; i < 50; ++i) many += ",F0";
   CHECK_THAT(ErrorOf(many), Contains("and 30 more"));
+}
+
+TEST_CASE("grid: damaged text is refused or read, and what is read is a schedule") {
+  std::mt19937 rng(7);
+  const std::string good[] = {WriteScheduleGrid(ZeroBubbleH1(2, 3)), WriteScheduleGrid(*DualPipeV(2, 4)), "F0,F1,,B0,B1\n,F0,B0,F1,B1\n"};
+  const std::string signs = "0123456789FIWBF(;),\n\" OVERLAP_-\xff";
+  int read = 0;
+  for (int round = 0; round < 20000; ++round) {
+    std::string text = good[rng() % 3];
+    for (int changes = 1 + rng() % 3; changes > 0 && !text.empty(); --changes) {
+      const size_t at = rng() % text.size();
+      switch (rng() % 4) {
+        case 0:
+          text[at] = signs[rng() % signs.size()];
+          break;
+        case 1:
+          text.erase(at, 1 + rng() % 4);
+          break;
+        case 2:
+          text.insert(at, 1, signs[rng() % signs.size()]);
+          break;
+        default:
+          text.insert(at, text.substr(rng() % text.size(), rng() % 8));
+      }
+    }
+    const auto s = ReadScheduleGrid(text);
+    if (!s.ok()) {
+      CHECK_FALSE(s.status().message().empty());
+      continue;
+    }
+    ++read;
+    CHECK(CheckSchedule(*s).ok());
+    CHECK(ReadScheduleGrid(WriteScheduleGrid(*s))->orders == s->orders);
+  }
+  CHECK(read > 100);
 }
 
 }  // namespace weft

@@ -11,7 +11,8 @@ namespace weft {
 // schedule, one node for each pass, which takes as long as the costs say (in seconds), an edge for each value and gradient, and emulated
 // links of the hop's latency. One output for each worker, so that an execution ends when all passes have. One execution in flight, since
 // the schedule's times begin with idle workers. Without hops the simulated plan starts every pass just when the schedule does, with hops
-// too where a worker has one stage and no pass is shorter than a hop; otherwise two values for one neighbour may wait for each other on the link's lane.
+// too where a worker has one stage and no pass is shorter than a hop; otherwise two values for one neighbour may wait for each other on the
+// link's lane.
 v1::Graph PipelineGraph(const PipelinePlan& plan, const std::string& name);
 
 }  // namespace weft
