@@ -50,7 +50,11 @@ class Waits {
   static bool IsOut(const PlanOp& op) { return op.kind == v1::SEND || op.kind == v1::WRITE; }
   bool BlockingGroup(const PlanOp& op) const { return op.kind == v1::COLLECTIVE && !collectives_overlap_; }
   bool WaitsForCompute(const PlanOp& op) const { return (IsIn(op) && !info_[op.edge].overlap) || BlockingGroup(op); }
-  bool BlocksCompute(const PlanOp& op) const { return (IsOut(op) && !info_[op.edge].overlap) || BlockingGroup(op); }
+  bool BlocksCompute(const PlanOp& op) const {
+    // Over ipc the producer moves nothing: its WRITE is over when the consumer has taken the value, and waiting for that could be for ever.
+    if (IsOut(op) && plan_->edges[op.edge].transport == v1::IPC) return false;
+    return (IsOut(op) && !info_[op.edge].overlap) || BlockingGroup(op);
+  }
   static int32_t Slot(const PlanOp& op) {
     return op.lane_index + (op.kind == v1::COLLECTIVE ? kMaxLanes : op.lane == v1::LANE_COPY ? 2 * kMaxLanes : 0);
   }

@@ -121,5 +121,28 @@ TEST_CASE("one producer, one transfer, one consumer: known makespans") {
   }
 }
 
+TEST_CASE("overlap off over ipc: the producer waits for no consumer; a plan in which it does for ever is refused") {
+  GraphBuilder b;
+  b.Actor("a", "w0").Actor("b", "w1");
+  b.Node("p", "a");
+  b.Node("p2", "a");
+  b.Node("q", "b", {"p2"});
+  b.Node("q2", "b", {"q", "p"});
+  b.options().set_overlap(v1::OFF);
+  b.Edge("p", "q2").set_transport(v1::IPC);
+  b.Edge("p2", "q").set_transport(v1::IPC);
+  Plan plan = b.CompileOk(TestCluster({"h0", "h0"}, "cuda"));
+  MustRun(plan);
+  CHECK(WaitsOf(plan, OpNamed(plan, "COMPUTE p2")) == "BUFFER WRITE p2:0 -> q:0 @1");
+  // w1 takes p's value only after q, which needs p2's.
+  for (PlanOp& op : plan.ops) {
+    if (OpName(plan, op) == "COMPUTE p2") op.waits.push_back({OpNamed(plan, "WRITE p:0 -> q2:1").id, 0, v1::PlanWait::NO_OVERLAP});
+    if (OpName(plan, op) == "READ p:0 -> q2:1") op.waits.push_back({OpNamed(plan, "COMPUTE q").id, 0, v1::PlanWait::NO_OVERLAP});
+  }
+  const absl::Status s = Verify(plan);
+  CHECK(Contains(s, "V4"));
+  CHECK(Contains(s, "which alone ends w0: WRITE p:0 -> q2:1"));
+}
+
 }  // namespace
 }  // namespace weft

@@ -75,9 +75,18 @@ void ReportOrderCycles(const PlanIndex& index, const char* rule, const char* wha
   }
 }
 
+bool IsIpcWrite(const PlanIndex& index, int32_t op) {
+  const PlanOp& o = index.op(op);
+  return o.kind == v1::WRITE && index.edge_of(o).transport == v1::IPC && index.sink()[o.edge] >= 0;
+}
+
 std::string WhyNeeded(const PlanIndex& index, int32_t op, int32_t needs) {
   std::string why = "before it on its lane";
   index.ForEachDependency(op, [&](const Dependency& d) {
+    if (d.distance == 0 && IsIpcWrite(index, d.op) && index.sink()[index.op(d.op).edge] == needs) {
+      why = absl::StrCat("which alone ends ", index.Name(d.op), ", for which there is a ", v1::PlanWait::Reason_Name(d.reason),
+                         " wait of the plan");
+    }
     if (d.op != needs || d.distance != 0) return;
     why = d.cause == Cause::kValue ? "whose value it takes"
                                    : absl::StrCat("a ", v1::PlanWait::Reason_Name(d.reason), " wait of the plan");
@@ -127,7 +136,8 @@ void CheckOrders(const PlanIndex& index, Findings* f) {
 //   b. its waits hold: an op of execution k - distance is done;
 //   c. READ: WRITE of the same execution is done; WRITE: the readers of execution k - slots are done. Ends at the client never hold
 //      anything up: a READ's value is there when its execution is admitted, and the client takes what is written at once;
-//   d. execution k is admitted, which needs execution k - in_flight to be complete, in_flight >= 1.
+//   d. execution k is admitted, which needs execution k - in_flight to be complete, in_flight >= 1;
+//   e. a wait for a WRITE over ipc: its READ is done, since the value stays where it is until the consumer has copied it.
 // So (u, k) depends only on (v, k) along an edge of distance zero - the lane's predecessor, a wait of distance 0, WRITE of a READ - or on
 // some (v, j) with j < k, since every other edge carries tokens: its distance (or slots, or in_flight, or 1 at the lane's border) is at
 // least one, which PlanIndex::Check and CheckDefinitions make sure of. Order the pairs by k first, and within one execution by a
@@ -143,7 +153,10 @@ void CheckLiveness(const PlanIndex& index, Findings* f) {
     unit_of[i] = index.unit_of(i);
     if (index.place_in_lane(i) > 0) table.needs.push_back(index.lanes()[index.lane_of(i)].ops[index.place_in_lane(i) - 1]);
     index.ForEachDependency(i, [&](const Dependency& d) {
-      if (d.distance == 0) table.needs.push_back(d.op);
+      if (d.distance != 0) return;
+      table.needs.push_back(d.op);
+      // e.
+      if (IsIpcWrite(index, d.op) && d.cause == Cause::kWait) table.needs.push_back(index.sink()[index.op(d.op).edge]);
     });
   }
   table.at.push_back(static_cast<int32_t>(table.needs.size()));
