@@ -237,6 +237,8 @@ GraphRun::Blocked GraphRun::WhyBlocked(const LocalOp& op, const OpState& state, 
 
 bool GraphRun::IssueHead(Lane* lane, int lane_index) {
   if (static_cast<int>(lane->outstanding.size()) >= device_->QueueDepth()) return false;
+  // This op's waits go on the stream now: an op of before that comes there later would stand behind them, and perhaps wait for ever.
+  if (!lane->outstanding.empty() && lane->outstanding.back().event != nullptr && !lane->outstanding.back().event->Queued()) return false;
   const LocalLane& queue = program_.lanes[lane_index];
   const int i = queue.ops[lane->position];
   const LocalOp& op = program_.ops[i];

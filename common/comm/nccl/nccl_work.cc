@@ -87,18 +87,27 @@ void NcclWork::CheckDevice() {
   if (!cause.ok() && comm_->Ended()) End(cause);
 }
 
+bool NcclWork::Queued() const {
+  if (stage_ == Stage::kWaiting || stage_ == Stage::kLaunched) const_cast<NcclWork*>(this)->MoveOn();
+  return stage_ == Stage::kOnDevice || stage_ == Stage::kOver;
+}
+
 bool NcclWork::Ready() const {
   NcclWork* const self = const_cast<NcclWork*>(this);  // asking is what moves it on
   if (stage_ == Stage::kOver) return true;
+  self->MoveOn();
+  self->CheckDevice();
+  return stage_ == Stage::kOver;
+}
+
+void NcclWork::MoveOn() {
   if (const std::shared_ptr<NcclQueue> queue = queue_.lock()) {
     queue->Pump();
   } else if (stage_ == Stage::kWaiting) {
-    self->End(absl::CancelledError(absl::StrCat(comm_->options().label, " was closed")));
+    End(absl::CancelledError(absl::StrCat(comm_->options().label, " was closed")));
   } else if (stage_ == Stage::kLaunched) {
-    self->Settle();
+    Settle();
   }
-  self->CheckDevice();
-  return stage_ == Stage::kOver;
 }
 
 void NcclQueue::Post(const std::shared_ptr<NcclWork>& op) {
