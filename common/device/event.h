@@ -22,9 +22,12 @@ class Event {
   // Once Ready: when the work began, where that was later than its issue and is known (a transfer begins when both ends have issued
   // it); otherwise -1. For traces.
   virtual Nanos StartedAt() const { return -1; }
-  // Whether the work has its place on its stream, so that what is put there from now on comes behind it. Work that is put there later, when the host
-  // has seen something, says no until then.
+  // Whether the work has its place on its stream, so that what is put there from now on comes behind it. Work that is put there later, when
+  // the host has seen something, says no until then.
   virtual bool Queued() const { return true; }
+  // Does what the host can do for the work by now. Called now and then while nobody asks whether it is ready: what others wait for must not
+  // depend on whoever waits for this event.
+  virtual void MoveOn() {}
   // For an event of the host that rests on one of the device: that one, once there is one, for a stream to wait for in its place (the host
   // still checks more). nullptr otherwise.
   virtual const Event* OnDevice() const { return nullptr; }

@@ -10,6 +10,7 @@
 #include "common/classes/signature.h"
 #include "driver/plan/compiler.h"
 #include "tests/integration/gpu_cluster.h"
+#include "tests/integration/random_graph.h"
 
 namespace weft {
 namespace {
@@ -357,6 +358,62 @@ TEST_CASE("captured: NCCL that takes its time with every launch, while a graph i
     REQUIRE(results.ok());
     CHECK(Differ(expected, *results) == "");
   }
+}
+
+// --- any graph
+
+TEST_CASE("captured: random graphs over GPUs, some workers without one, give STREAM's bits, and errors in the same places") {
+  constexpr int kGraphs = 60;
+  int ran = 0, refused = 0, with_collectives = 0, with_errors = 0, with_cpus = 0;
+  for (uint64_t seed = 1; seed <= kGraphs; ++seed) {
+    RandomGraphOptions o;
+    o.max_workers = 4;
+    o.gloo_edges = o.emulated_links = false;
+    o.collectives = seed % 3 != 0;
+    v1::Graph graph = RandomGraph(seed, o);
+    graph.set_name("g");
+    graph.mutable_options()->set_max_in_flight(4);
+    Cluster cluster = ClusterFromGraph(graph);
+    cluster.ipc_crossover_bytes = seed % 2 == 0 ? 0 : 40;  // all by ipc; small ones by NCCL
+    for (size_t w = 0; w < cluster.workers.size(); ++w) cluster.workers[w].device = !o.collectives && (seed + w) % 4 == 0 ? "cpu" : "cuda";
+    INFO("seed " << seed << "\n" << graph.DebugString());
+    const Input input = [](const std::string&, int64_t k) {
+      Value v;
+      v.tensor = *Tensor::OnHost(v1::F32, {12});
+      for (int i = 0; i < 12; ++i) v.tensor.as<float>()[i] = static_cast<float>(k * 100 + i) / 7;
+      return v;
+    };
+    const auto stream = Compile(graph, ClassTable::Std(), cluster);
+    if (!stream.ok()) FAIL(std::string(stream.status().message()));
+    graph.mutable_options()->set_launch(v1::GRAPH);
+    const auto captured = Compile(graph, ClassTable::Std(), cluster);
+    if (!captured.ok()) {
+      // Only a CPU worker can be in a circle.
+      CHECK_FALSE(o.collectives);
+      CHECK(std::string(captured.status().message()).find("in this circle") != std::string::npos);
+      ++refused;
+      continue;
+    }
+    ++ran;
+    with_collectives += !captured->groups.empty();
+    with_cpus += !o.collectives;
+    const auto a = RunAll(*stream, 7, 4, input), b = RunAll(*captured, 7, 4, input);
+    for (int64_t k = 0; k < 7; ++k) {
+      for (const auto& [name, v] : a[k]) {
+        INFO("execution " << k << ", " << name << ": " << v.error << " / " << b[k].at(name).error);
+        // Where several meet, another may be told.
+        REQUIRE(v.error.empty() == b[k].at(name).error.empty());
+        if (v.error.empty()) REQUIRE(BitEqual(v.tensor, b[k].at(name).tensor));
+        with_errors += !v.error.empty();
+      }
+    }
+  }
+  // The generator must reach what the test is about.
+  CHECK(ran > kGraphs / 2);
+  CHECK(with_collectives > kGraphs / 10);
+  CHECK(with_errors > kGraphs / 10);
+  CHECK(with_cpus > kGraphs / 20);
+  CHECK(refused > 0);
 }
 
 // --- ends

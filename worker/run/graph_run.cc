@@ -186,7 +186,13 @@ bool GraphRun::CompleteFront(Lane* lane) {
       done = i;
     }
   }
-  if (done == 0 && !IsReady(queue.front().event)) return false;
+  if (done == 0 && !IsReady(queue.front().event)) {
+    // What the front waits for may be what the host has yet to do for one behind it.
+    for (size_t i = 1; i < queue.size() && !lane->in_order; ++i) {
+      if (queue[i].event != nullptr) queue[i].event->MoveOn();
+    }
+    return false;
+  }
   for (done = std::max<size_t>(done, 1); done > 0; --done) {
     const Outstanding o = std::move(queue.front());
     queue.pop_front();

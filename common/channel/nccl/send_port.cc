@@ -64,13 +64,17 @@ class NcclSendPort::AnnouncedEvent : public Event {
   AnnouncedEvent(std::shared_ptr<Announcing> announcing, std::weak_ptr<NcclQueue> queue)
       : announcing_(std::move(announcing)), queue_(std::move(queue)) {}
   bool Ready() const override {
-    if (announcing_->waits()) {
-      if (const std::shared_ptr<NcclQueue> queue = queue_.lock()) queue->Pump();
-    }
+    Pump();
     return announcing_->Over();
   }
+  void MoveOn() override { Pump(); }
 
  private:
+  void Pump() const {
+    if (!announcing_->waits()) return;
+    if (const std::shared_ptr<NcclQueue> queue = queue_.lock()) queue->Pump();
+  }
+
   const std::shared_ptr<Announcing> announcing_;
   const std::weak_ptr<NcclQueue> queue_;
 };

@@ -41,6 +41,11 @@ class StagedRecvPort::StagedEvent : public Event {
     }
     return item_->Done();
   }
+  bool Queued() const override {
+    (void)Ready();
+    return item_->started || item_->cancelled;
+  }
+  void MoveOn() override { (void)Ready(); }
   Nanos ReadyAt() const override { return item_->started || item_->host_event == nullptr ? kUnknown : item_->host_event->ReadyAt(); }
   Nanos StartedAt() const override { return item_->host_event == nullptr ? -1 : item_->host_event->StartedAt(); }
 

@@ -160,6 +160,9 @@ class StagedSendPort::StagedEvent : public Event {
  public:
   StagedEvent(std::shared_ptr<Core> core, std::shared_ptr<Core::Item> item) : core_(std::move(core)), item_(std::move(item)) {}
   bool Ready() const override { return core_->Done(*item_); }
+  void MoveOn() override {
+    if (!item_->sent) core_->Pump();
+  }
   Nanos ReadyAt() const override { return item_->sent && item_->inner != nullptr ? item_->inner->ReadyAt() : kUnknown; }
   Nanos StartedAt() const override { return item_->sent && item_->inner != nullptr ? item_->inner->StartedAt() : -1; }
 

@@ -30,6 +30,7 @@ class NcclWork : public Event, public std::enable_shared_from_this<NcclWork> {
   bool Ready() const override;
   // From "on device" on.
   bool Queued() const override;
+  void MoveOn() override;
   // What a stream can wait for, from "on device" on. The value is filled in by then, but for an error that comes later.
   const Event* OnDevice() const override { return event_.get(); }
 
@@ -71,8 +72,6 @@ class NcclWork : public Event, public std::enable_shared_from_this<NcclWork> {
 
   // Launches it if it can be. True when the next op of the stream may follow.
   bool Advance();
-  // What asking about it does.
-  void MoveOn();
   void Settle();
   void CheckDevice();
   void End(const absl::Status& status);
