@@ -10,6 +10,7 @@
 #include <set>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -70,7 +71,7 @@ class Converter {
   void Run(Message* message) {
     if (!Object(message, "", 0)) return;
     if (reader_.token().kind != JsonToken::kEnd) {
-      Syntax(absl::StrCat("the graph's object ends before this; found ", Describe(reader_.token())));
+      Syntax(absl::StrCat("the outermost object ends before this; found ", Describe(reader_.token())));
     }
   }
 
@@ -159,7 +160,7 @@ class Converter {
         std::vector<std::string> names;
         for (int i = 0; i < type->field_count(); ++i) names.push_back(type->field(i)->name());
         ErrorAt(key.line, key.column,
-                absl::StrCat(path.empty() ? "the graph" : path, " has no field ", Quote(key.text),
+                absl::StrCat(path.empty() ? absl::StrCat("the ", absl::AsciiStrToLower(message->GetDescriptor()->name())) : path, " has no field ", Quote(key.text),
                              suggest_.For(key.text, names)));
         return Skip(depth + 1);
       }

@@ -90,26 +90,27 @@ std::string FindBadString(const google::protobuf::Message& message, const std::s
   return "";
 }
 
-void ParseText(const std::string& name, const std::string& text, v1::Graph* graph, ErrorList* errors) {
+void ParseText(const std::string& name, const std::string& text, const std::string& what, google::protobuf::Message* message,
+               ErrorList* errors) {
   TextErrors collector(name, errors);
   google::protobuf::TextFormat::Parser parser;
   parser.RecordErrorsTo(&collector);
   parser.SetRecursionLimit(kMaxDepth);
-  const bool ok = parser.ParseFromString(text, graph);
-  if (!ok && errors->empty()) errors->Add(absl::StrCat(name, ": not a graph in protobuf text format"));
+  const bool ok = parser.ParseFromString(text, message);
+  if (!ok && errors->empty()) errors->Add(absl::StrCat(name, ": not a ", what, " in protobuf text format"));
   if (ok && text.find('\\') != std::string::npos) {
-    const std::string bad = FindBadString(*graph, "");
+    const std::string bad = FindBadString(*message, "");
     if (!bad.empty()) errors->Add(absl::StrCat(name, ": ", bad, " is not valid UTF-8; mend its escapes"));
   }
 }
 
-absl::Status FileError(int error, const std::string& path) {
+absl::Status FileError(int error, const std::string& path, const std::string& what) {
   const std::string text = absl::StrCat("cannot read ", Quote(path), ": ", std::strerror(error));
   switch (error) {
     case ENOENT: return absl::NotFoundError(text);
     case EACCES:
     case EPERM: return absl::PermissionDeniedError(text);
-    case EISDIR: return absl::InvalidArgumentError(absl::StrCat(Quote(path), " is a directory; name a graph file"));
+    case EISDIR: return absl::InvalidArgumentError(absl::StrCat(Quote(path), " is a directory; name a ", what, " file"));
     case ENOTDIR:
     case ENAMETOOLONG:
     case ELOOP: return absl::InvalidArgumentError(text);
@@ -117,17 +118,17 @@ absl::Status FileError(int error, const std::string& path) {
   }
 }
 
-absl::Status TooLarge(const std::string& name) {
-  return absl::InvalidArgumentError(absl::StrCat(Printable(name), ": larger than 1 GiB; no graph is"));
+absl::Status TooLarge(const std::string& name, const std::string& what) {
+  return absl::InvalidArgumentError(absl::StrCat(Printable(name), ": larger than 1 GiB; no ", what, " is"));
 }
 
 }  // namespace
 
-absl::StatusOr<v1::Graph> ParseGraph(const std::string& name, const std::string& text) {
-  if (text.size() > kMaxBytes) return TooLarge(name);
+absl::Status ParseMessage(const std::string& name, const std::string& text, const std::string& what, google::protobuf::Message* message) {
+  if (text.size() > kMaxBytes) return TooLarge(name, what);
   ErrorList errors;
   if (size_t bad = 0; !IsUtf8(text, &bad)) {
-    errors.Add(absl::StrCat(name, ":", Place(text, bad), ": not UTF-8; is this a graph file in text form?"));
+    errors.Add(absl::StrCat(name, ":", Place(text, bad), ": not UTF-8; is this a ", what, " file in text form?"));
     return errors.ToStatus();
   }
   static const std::string kByteOrderMark = "\xef\xbb\xbf";
@@ -135,24 +136,22 @@ absl::StatusOr<v1::Graph> ParseGraph(const std::string& name, const std::string&
   const std::string rest = marked ? text.substr(kByteOrderMark.size()) : "";
   const std::string& body = marked ? rest : text;
 
-  v1::Graph graph;
   const size_t first = body.find_first_not_of(" \t\r\n");
   if (first != std::string::npos && body[first] == '{') {
-    ParseJsonMessage(name, body, &graph, &errors);
+    ParseJsonMessage(name, body, message, &errors);
   } else {
-    ParseText(name, body, &graph, &errors);
+    ParseText(name, body, what, message, &errors);
   }
-  WEFT_RETURN_IF_ERROR(errors.ToStatus());
-  return graph;
+  return errors.ToStatus();
 }
 
-absl::StatusOr<v1::Graph> ParseGraphFile(const std::string& path) {
+absl::StatusOr<std::string> ReadFileBytes(const std::string& path, const std::string& what) {
   // A NUL would silently name another file.
   if (path.empty() || path.find('\0') != std::string::npos) {
     return absl::InvalidArgumentError(absl::StrCat(Quote(path), " names no file"));
   }
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return FileError(errno, path);
+  if (fd < 0) return FileError(errno, path, what);
   std::string text;
   int error = 0;
   while (text.size() <= kMaxBytes) {
@@ -169,8 +168,19 @@ absl::StatusOr<v1::Graph> ParseGraphFile(const std::string& path) {
     }
   }
   close(fd);
-  if (error != 0) return FileError(error, path);
-  if (text.size() > kMaxBytes) return TooLarge(path);
+  if (error != 0) return FileError(error, path, what);
+  if (text.size() > kMaxBytes) return TooLarge(path, what);
+  return text;
+}
+
+absl::StatusOr<v1::Graph> ParseGraph(const std::string& name, const std::string& text) {
+  v1::Graph graph;
+  WEFT_RETURN_IF_ERROR(ParseMessage(name, text, "graph", &graph));
+  return graph;
+}
+
+absl::StatusOr<v1::Graph> ParseGraphFile(const std::string& path) {
+  WEFT_ASSIGN_OR_RETURN(const std::string text, ReadFileBytes(path, "graph"));
   return ParseGraph(path, text);
 }
 

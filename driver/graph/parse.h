@@ -2,6 +2,9 @@
 
 #include <string>
 
+#include <google/protobuf/message.h>
+
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "weft/v1/graph.pb.h"
 
@@ -14,5 +17,11 @@ absl::StatusOr<v1::Graph> ParseGraph(const std::string& name, const std::string&
 
 // Reads the file and parses it. NotFound, PermissionDenied, InvalidArgument (a directory; not UTF-8).
 absl::StatusOr<v1::Graph> ParseGraphFile(const std::string& path);
+
+// The same for any message; `what` says in messages what the file should be, such as "cost file".
+absl::Status ParseMessage(const std::string& name, const std::string& text, const std::string& what, google::protobuf::Message* message);
+
+// The file's bytes, whatever they are. Errors as ParseGraphFile.
+absl::StatusOr<std::string> ReadFileBytes(const std::string& path, const std::string& what);
 
 }  // namespace weft

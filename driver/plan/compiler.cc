@@ -97,7 +97,7 @@ absl::Status CheckGroups(const Plan& plan) {
 }
 
 absl::StatusOr<Plan> Build(const ResolvedGraph& graph, const Placement& placement, const Cluster& cluster, const Choice& choice,
-                           Stopwatch* watch) {
+                           const CostModel& costs, Stopwatch* watch) {
   WEFT_ASSIGN_OR_RETURN(const Edges edges, ChooseTransports(graph, placement, cluster, choice.auto_as));
   watch->Done("transport");
   const int64_t ops = CountOps(graph, edges);
@@ -106,7 +106,7 @@ absl::StatusOr<Plan> Build(const ResolvedGraph& graph, const Placement& placemen
                                                      " are possible: split the graph, or let nodes do more"));
   }
   std::vector<int32_t> rank;
-  if (choice.by_cost) rank = RankByCost(graph, edges, EmitPlan(graph, cluster, placement, edges, {}), CostModel::Default());
+  if (choice.by_cost) rank = RankByCost(graph, edges, EmitPlan(graph, cluster, placement, edges, {}), costs);
   const Program program = Lower(graph, placement, edges, static_cast<int32_t>(cluster.workers.size()), rank);
   watch->Done("lower");
   WEFT_ASSIGN_OR_RETURN(const std::vector<Step> steps, OrderSteps(program));
@@ -117,11 +117,12 @@ absl::StatusOr<Plan> Build(const ResolvedGraph& graph, const Placement& placemen
   WEFT_RETURN_IF_ERROR(CheckGroups(plan));
   watch->Done("emit");
   const v1::Overlap overlap = graph.options.overlap() == v1::AUTO ? choice.auto_as : graph.options.overlap();
+  const MemoryLimits limits(plan.options, cluster);
   AddOverlapWaits(edges.info, overlap != v1::OFF, &plan);
   watch->Done("overlap");
-  WEFT_RETURN_IF_ERROR(PlanMemory(edges.info, overlap != v1::OFF, &plan));
+  WEFT_RETURN_IF_ERROR(PlanMemory(edges.info, overlap != v1::OFF, limits, &plan));
   watch->Done("memory");
-  WEFT_RETURN_IF_ERROR(EqualizeSlots(&plan));
+  WEFT_RETURN_IF_ERROR(EqualizeSlots(limits, &plan));
   WEFT_RETURN_IF_ERROR(CheckLaunch(plan));
   watch->Done("launch");
   plan.hash = HashPlan(plan);
@@ -141,12 +142,12 @@ bool HasAuto(const ResolvedGraph& graph) {
 }
 
 // Seconds per execution with as many in flight as the options allow.
-absl::StatusOr<double> Predict(const Plan& plan) {
+absl::StatusOr<double> Predict(const Plan& plan, const CostModel& costs) {
   SimOptions options;
   options.record = false;
   const int64_t affordable = kMaxPredictedOps / std::max<int64_t>(1, static_cast<int64_t>(plan.ops.size()));
   options.executions = std::clamp<int64_t>(affordable, 2, 2 * plan.options.max_in_flight() + 4);
-  WEFT_ASSIGN_OR_RETURN(const SimResult result, Simulate(plan, CostModel::Default(), options));
+  WEFT_ASSIGN_OR_RETURN(const SimResult result, Simulate(plan, costs, options));
   return result.seconds_per_execution;
 }
 
@@ -191,7 +192,8 @@ Cluster ClusterFromGraph(const v1::Graph& graph) {
   return cluster;
 }
 
-absl::StatusOr<Plan> Compile(const v1::Graph& graph, const ClassTable& classes, const Cluster& cluster, CompileTimes* times) {
+absl::StatusOr<Plan> Compile(const v1::Graph& graph, const ClassTable& classes, const Cluster& cluster, CompileTimes* times,
+                             const CostModel& costs) {
   if (times != nullptr) times->passes.clear();
   Stopwatch watch(times);
   WEFT_ASSIGN_OR_RETURN(const ResolvedGraph resolved, Validate(graph, classes));
@@ -209,18 +211,18 @@ absl::StatusOr<Plan> Compile(const v1::Graph& graph, const ClassTable& classes, 
     choices.push_back({v1::ON, by_cost});
     if (HasAuto(resolved)) choices.push_back({v1::OFF, by_cost});
   }
-  if (choices.size() == 1) return Build(resolved, placement, cluster, choices[0], &watch);
+  if (choices.size() == 1) return Build(resolved, placement, cluster, choices[0], costs, &watch);
 
   absl::StatusOr<Plan> best = absl::InternalError("no choice was made");
   double best_s = 0;
   for (const Choice& choice : choices) {
-    absl::StatusOr<Plan> plan = Build(resolved, placement, cluster, choice, &watch);
+    absl::StatusOr<Plan> plan = Build(resolved, placement, cluster, choice, costs, &watch);
     if (!plan.ok()) {
       // The order of the file need not be possible where order is free, and what overlaps may not fit the memory.
       if (!best.ok()) best = std::move(plan);
       continue;
     }
-    WEFT_ASSIGN_OR_RETURN(const double seconds, Predict(*plan));
+    WEFT_ASSIGN_OR_RETURN(const double seconds, Predict(*plan, costs));
     watch.Done("predict");
     if (best.ok() && seconds >= best_s) continue;
     best = std::move(plan);

@@ -115,11 +115,6 @@ void SetSlots(int32_t slots, Plan* plan) {
   }
 }
 
-bool Fits(const Plan& plan) {
-  const uint64_t limit = plan.options.memory_limit_bytes();
-  return limit == 0 || std::all_of(plan.peak_bytes.begin(), plan.peak_bytes.end(), [&](uint64_t b) { return b <= limit; });
-}
-
 // --- the circle
 
 // Nodes of the graph of one execution: the plan's ops, then start and end of each captured worker's iteration.
@@ -228,7 +223,7 @@ absl::Status PrepareLaunch(Plan* plan) {
   return problems.ToStatus();
 }
 
-absl::Status EqualizeSlots(Plan* plan) {
+absl::Status EqualizeSlots(const MemoryLimits& limits, Plan* plan) {
   if (!AnyCaptured(*plan)) return absl::OkStatus();
   int32_t most = 1, fewest = 1;
   for (const PlanEdge& e : plan->edges) {
@@ -241,22 +236,25 @@ absl::Status EqualizeSlots(Plan* plan) {
     if (has_slots && IsCaptured(*plan, op.worker)) most = std::max(most, op.slots);
   }
   SetSlots(most, plan);
-  if (!Fits(*plan)) {
+  if (!limits.Fits(*plan)) {
     // Bytes grow with the slots: the last that fit.
     int32_t fit = fewest - 1, too_many = most;
     while (too_many - fit > 1) {
       const int32_t middle = fit + (too_many - fit) / 2;
       SetSlots(middle, plan);
-      (Fits(*plan) ? fit : too_many) = middle;
+      (limits.Fits(*plan) ? fit : too_many) = middle;
     }
     if (fit < fewest) {
       SetSlots(fewest, plan);
-      const size_t w = static_cast<size_t>(std::max_element(plan->peak_bytes.begin(), plan->peak_bytes.end()) - plan->peak_bytes.begin());
+      size_t w = 0;
+      const auto over = [&](size_t i) { return limits.of(i) == 0 || plan->peak_bytes[i] <= limits.of(i) ? 0 : plan->peak_bytes[i] - limits.of(i); };
+      for (size_t i = 1; i < plan->peak_bytes.size(); ++i) {
+        if (over(i) > over(w)) w = i;
+      }
       return absl::ResourceExhaustedError(absl::StrCat(
           "options.launch GRAPH gives all edges and ops of GPU workers the same number of buffers, here at least ", fewest,
           fewest > 1 ? " since edges of the client have as many" : "", ": ", plan->workers[w].name, " then needs ",
-          FormatBytes(plan->peak_bytes[w]), " (", plan->peak_bytes[w], " bytes), options.memory_limit_bytes allows ",
-          plan->options.memory_limit_bytes(), ": lower max_in_flight, raise the limit, use more workers or smaller tensors, ", kRemedy));
+          FormatBytes(plan->peak_bytes[w]), " (", plan->peak_bytes[w], " bytes), ", limits.Allows(w), ": lower max_in_flight, raise the limit, use more workers or smaller tensors, ", kRemedy));
     }
     SetSlots(fit, plan);
   }

@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "common/plan/plan.h"
+#include "driver/plan/memory.h"
 
 namespace weft {
 
@@ -14,9 +15,9 @@ namespace weft {
 absl::Status PrepareLaunch(Plan* plan);
 
 // After memory. One graph is captured for each slot number, so all edges and ops of captured workers get the same number of slots: the
-// largest that any of them has, or fewer where options.memory_limit_bytes allows no more (edges of the client keep theirs). Mends peak
+// largest that any of them has, or fewer where a byte limit allows no more (edges of the client keep theirs). Mends peak
 // bytes and the distances of BUFFER waits. ResourceExhausted names the tightest worker.
-absl::Status EqualizeSlots(Plan* plan);
+absl::Status EqualizeSlots(const MemoryLimits& limits, Plan* plan);
 
 // After EqualizeSlots. What a captured iteration takes from hosts must be there before it is launched, and what it gives to hosts is there
 // once all of it is done. InvalidArgument when an execution would need an iteration twice because of that: shows the circle and says what

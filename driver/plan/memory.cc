@@ -52,15 +52,16 @@ bool IsDynamic(const std::vector<Spec>& specs) {
   return std::any_of(specs.begin(), specs.end(), [](const Spec& s) { return s.shape.HasDynamic(); });
 }
 
-absl::Status RefuseDynamic(const Plan& plan) {
+absl::Status RefuseDynamic(const MemoryLimits& limits, const Plan& plan) {
   for (const PlanOp& op : plan.ops) {
+    if (limits.of(op.worker) == 0) continue;
     bool dynamic = false;
     if (op.kind == v1::COMPUTE) dynamic = IsDynamic(plan.nodes[op.node].outputs);
     if (op.kind == v1::COLLECTIVE) dynamic = plan.groups[op.group].output.shape.HasDynamic();
     if (op.edge >= 0) dynamic = plan.edges[op.edge].spec.shape.HasDynamic();
     if (!dynamic) continue;
-    return absl::InvalidArgumentError(absl::StrCat("options.memory_limit_bytes: ", OpName(plan, op), " on ", WorkerName(plan, op.worker),
-                                                   " has a \"?\" dimension, whose bytes no limit can bound: declare it \"?<=n\", or "
+    return absl::InvalidArgumentError(absl::StrCat(limits.Allows(op.worker), " bytes, but ", OpName(plan, op), " on ",
+                                                   WorkerName(plan, op.worker), " has a \"?\" dimension, whose bytes no limit can bound: declare it \"?<=n\", or "
                                                    "leave the limit out"));
   }
   return absl::OkStatus();
@@ -95,25 +96,25 @@ void Shrink(int32_t worker, const std::vector<int32_t>& ops, uint64_t limit, Pla
   }
 }
 
-absl::Status MeetLimit(Plan* plan) {
-  const uint64_t limit = plan->options.memory_limit_bytes();
+bool Exceeds(uint64_t bytes, uint64_t limit) { return limit > 0 && bytes > limit; }
+
+absl::Status MeetLimits(const MemoryLimits& limits, Plan* plan) {
   std::vector<std::vector<int32_t>> ops(plan->workers.size());
   for (const PlanOp& op : plan->ops) ops[op.worker].push_back(op.id);
   for (size_t w = 0; w < plan->workers.size(); ++w) {
-    if (plan->peak_bytes[w] > limit) Shrink(static_cast<int32_t>(w), ops[w], limit, plan);
+    if (Exceeds(plan->peak_bytes[w], limits.of(w))) Shrink(static_cast<int32_t>(w), ops[w], limits.of(w), plan);
   }
   FillPeak(plan);
   std::string text;
   for (size_t w = 0; w < plan->workers.size(); ++w) {
-    if (plan->peak_bytes[w] <= limit) continue;
+    if (!Exceeds(plan->peak_bytes[w], limits.of(w))) continue;
     const PlanOp* largest = nullptr;
     for (const int32_t i : ops[w]) {
       const PlanOp& op = plan->ops[i];
       if (largest == nullptr || ReservedBytes(*plan, op) > ReservedBytes(*plan, *largest)) largest = &op;
     }
     absl::StrAppend(&text, text.empty() ? "" : "\n", plan->workers[w].name, " needs ", FormatBytes(plan->peak_bytes[w]), " (",
-                    plan->peak_bytes[w], " bytes) even with the fewest buffers, options.memory_limit_bytes allows ", limit,
-                    "; the most, ", ReservedBytes(*plan, *largest), " bytes, goes to ", OpName(*plan, *largest),
+                    plan->peak_bytes[w], " bytes) even with the fewest buffers, ", limits.Allows(w), "; the most, ", ReservedBytes(*plan, *largest), " bytes, goes to ", OpName(*plan, *largest),
                     ": raise the limit, use more workers or smaller tensors, or (edges of the client) lower max_in_flight");
   }
   return text.empty() ? absl::OkStatus() : absl::ResourceExhaustedError(text);
@@ -141,12 +142,31 @@ uint64_t ReservedBytes(const Plan& plan, const PlanOp& op) {
   return bytes > kHuge / slots ? kHuge : bytes * slots;
 }
 
-absl::Status PlanMemory(const std::vector<EdgeInfo>& info, bool compute_overlaps, Plan* plan) {
+MemoryLimits::MemoryLimits(const v1::Options& options, const Cluster& cluster) : of_graph_(options.memory_limit_bytes()) {
+  for (const ClusterWorker& w : cluster.workers) {
+    limits_.push_back(of_graph_ == 0 ? w.memory_bytes : w.memory_bytes == 0 ? of_graph_ : std::min(of_graph_, w.memory_bytes));
+    any_ |= limits_.back() > 0;
+  }
+}
+
+bool MemoryLimits::Fits(const Plan& plan) const {
+  for (size_t w = 0; w < limits_.size(); ++w) {
+    if (Exceeds(plan.peak_bytes[w], limits_[w])) return false;
+  }
+  return true;
+}
+
+std::string MemoryLimits::Allows(size_t worker) const {
+  const bool of_graph = limits_[worker] == of_graph_;
+  return absl::StrCat(of_graph ? "options.memory_limit_bytes" : "memory_bytes of the worker in the cluster file", " allows ", limits_[worker]);
+}
+
+absl::Status PlanMemory(const std::vector<EdgeInfo>& info, bool compute_overlaps, const MemoryLimits& limits, Plan* plan) {
   SetDefaultSlots(info, compute_overlaps, plan);
   FillPeak(plan);
-  if (plan->options.memory_limit_bytes() > 0) {
-    WEFT_RETURN_IF_ERROR(RefuseDynamic(*plan));
-    WEFT_RETURN_IF_ERROR(MeetLimit(plan));
+  if (limits.any()) {
+    WEFT_RETURN_IF_ERROR(RefuseDynamic(limits, *plan));
+    WEFT_RETURN_IF_ERROR(MeetLimits(limits, plan));
   }
   CopyEdgeSlots(plan);
   AddBufferWaits(plan);

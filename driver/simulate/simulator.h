@@ -4,25 +4,14 @@
 // waits with execution distance, credits, rendezvous and buffered transfers, groups, admission.
 
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
 #include "common/plan/plan.h"
+#include "driver/simulate/cost_model.h"
 
 namespace weft {
-
-struct CostModel {
-  // Time that the compute lane is held by a node's call. Default: std.Delay's duration, else 0.
-  std::function<Nanos(const Plan&, const PlanNode&)> compute;
-  // Time of a transfer on an edge. Default: an emulated link's latency + bytes / bandwidth, else 0.
-  std::function<Nanos(const Plan&, const PlanEdge&)> transfer;
-  // Time of a collective from when all members have issued it. Default 0.
-  std::function<Nanos(const Plan&, const PlanGroup&)> collective;
-
-  static CostModel Default();
-};
 
 struct SimOptions {
   int64_t executions = 1;

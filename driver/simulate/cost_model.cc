@@ -1,4 +1,4 @@
-#include "driver/simulate/simulator.h"
+#include "driver/simulate/cost_model.h"
 
 namespace weft {
 
