@@ -94,6 +94,15 @@ class PlanIndex {
     if (o.kind == v1::READ) {
       const int32_t write = source_[o.edge];
       if (write >= 0) f(Dependency{write, 0, Cause::kValue});
+      // The client too writes into a slot only when it is free.
+      if (edge_of(o).src_worker == kClient) {
+        for (const int32_t reader : readers(i)) f(Dependency{reader, edge_of(o).slots, Cause::kCredit});
+      }
+    } else if (o.kind == v1::RECV) {
+      // Values have BUFFER waits; what a control edge brings is held by those that wait for it.
+      if (edge_of(o).control) {
+        for (const int32_t reader : readers(i)) f(Dependency{reader, edge_of(o).slots, Cause::kCredit});
+      }
     } else if (o.kind == v1::WRITE) {
       // The slot of execution k comes back when all readers of READ's value are done with it; without readers, when READ is.
       const int32_t read = sink_[o.edge];

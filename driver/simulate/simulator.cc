@@ -21,6 +21,14 @@ constexpr Nanos kEndOfTime = std::numeric_limits<Nanos>::max();
 constexpr int64_t kMaxEvents = 50'000'000;
 constexpr int32_t kDefaultInFlight = 4;
 
+// Bits of a and b spread over 64, so that sums of them tell different sets apart.
+uint64_t Mix(uint64_t a, uint64_t b) {
+  uint64_t x = a * 0x9E3779B97F4A7C15u + b;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+  return x ^ (x >> 31);
+}
+
 Nanos Later(Nanos t, Nanos by) { return t > kEndOfTime - by ? kEndOfTime : t + by; }
 
 // One run. Every lane goes through its ops, execution after execution. A lane that cannot go on hangs itself on the one thing that it
@@ -30,7 +38,7 @@ Nanos Later(Nanos t, Nanos by) { return t > kEndOfTime - by ? kEndOfTime : t + b
 class Simulation {
  public:
   Simulation(const PlanIndex& index, const SimOptions& options, int32_t in_flight)
-      : index_(index), n_(options.executions), in_flight_(in_flight), record_(options.record) {}
+      : index_(index), n_(options.executions), in_flight_(in_flight), record_(options.record), fingerprint_(options.fingerprint) {}
 
   absl::Status Prepare(const CostModel& costs);
   absl::StatusOr<SimResult> Run();
@@ -67,6 +75,7 @@ class Simulation {
   const int64_t n_;
   const int32_t in_flight_;
   const bool record_;
+  const bool fingerprint_;
 
   std::vector<Dependency> deps_;
   std::vector<int32_t> deps_at_;
@@ -152,6 +161,9 @@ absl::Status Simulation::Prepare(const CostModel& costs) {
   counts_.assign(std::min<int64_t>(in_flight_, n_), 0);
   admitted_ = std::min<int64_t>(in_flight_, n_);
   result_.execution_end.assign(n_, 0);
+  result_.admitted.assign(n_, 0);
+  result_.done.assign(n_, 0);
+  if (fingerprint_) result_.fingerprint.assign(n_, 0);
   result_.busy.assign(plan.workers.size(), 0);
   result_.span.assign(plan.workers.size(), 0);
   compute_start_.assign(plan.workers.size(), kEndOfTime);
@@ -197,6 +209,7 @@ void Simulation::FinishOp(int32_t op, const End& end) {
   Lane& lane = lanes_[l];
   const int64_t execution = lane.execution;
   if (record_) result_.events.push_back({op, execution, end.start, end.at});
+  if (fingerprint_) result_.fingerprint[execution] += Mix(op, end.at - result_.admitted[execution]);
   result_.makespan = std::max(result_.makespan, end.at);
   result_.execution_end[execution] = std::max(result_.execution_end[execution], end.at);
   if (o.lane == v1::LANE_COMPUTE) {
@@ -223,11 +236,11 @@ void Simulation::Count(int64_t execution) {
   ++counts_[execution % ring];
   while (complete_ < n_ && counts_[complete_ % ring] == tracked_count_) {
     counts_[complete_ % ring] = 0;
-    ++complete_;
+    result_.done[complete_++] = now_;
   }
   const int64_t admitted = std::min(n_, complete_ + in_flight_);
   if (admitted == admitted_) return;
-  admitted_ = admitted;
+  for (; admitted_ < admitted; ++admitted_) result_.admitted[admitted_] = now_;
   look_.insert(look_.end(), unadmitted_.begin(), unadmitted_.end());
   unadmitted_.clear();
 }
@@ -253,7 +266,7 @@ absl::StatusOr<SimResult> Simulation::Run() {
     return std::tie(a.start, a.op, a.execution) < std::tie(b.start, b.op, b.execution);
   });
   for (size_t w = 0; w < result_.span.size(); ++w) result_.span[w] = std::max<Nanos>(0, compute_end_[w] - compute_start_[w]);
-  const Nanos first = result_.execution_end.front(), last = result_.execution_end.back();
+  const Nanos first = result_.done.front(), last = result_.done.back();
   result_.seconds_per_execution = n_ == 1 ? ToSeconds(result_.makespan) : ToSeconds(last - first) / static_cast<double>(n_ - 1);
   return std::move(result_);
 }

@@ -19,6 +19,8 @@ struct SimOptions {
   int32_t in_flight = 0;
   // Record every op's times (memory: 24 bytes an op and execution).
   bool record = true;
+  // Fill SimResult::fingerprint.
+  bool fingerprint = false;
 };
 
 struct SimEvent {
@@ -31,10 +33,14 @@ struct SimEvent {
 struct SimResult {
   std::vector<SimEvent> events;       // by start, then op
   std::vector<Nanos> execution_end;   // when each execution's last op ended
+  std::vector<Nanos> admitted;        // when each execution was admitted
+  std::vector<Nanos> done;            // when each execution's results were all there (its last op's end in a graph without outputs), and those before
+  // By execution: a hash of when each of its ops ended, counted from its admission.
+  std::vector<uint64_t> fingerprint;
   Nanos makespan = 0;
   std::vector<Nanos> busy;            // per worker: time its compute lanes worked
   std::vector<Nanos> span;            // per worker: last end minus first start of its compute lanes
-  // (end of last - end of first) / (n - 1), seconds; makespan for one execution.
+  // (last done - first done) / (n - 1), seconds; makespan for one execution.
   double seconds_per_execution = 0;
 };
 
