@@ -15,7 +15,7 @@
 namespace weft {
 namespace {
 
-constexpr int kGraphs = 150;
+constexpr int kGraphs = 90;
 constexpr int64_t kExecutions = 12;
 
 Tensor MakeInput(const std::string&, int64_t execution) {
