@@ -27,6 +27,11 @@ namespace {
 
 // Most op runs that one prediction may take.
 constexpr int64_t kMaxPredictedOps = 20'000'000;
+// Bounds of the search for an order, so that it takes some seconds at most: orders tried, op runs simulated for them; beyond so many ops only
+// one is tried.
+constexpr int64_t kMaxTriedOrders = 300;
+constexpr int64_t kMaxSearchedRuns = 10'000'000;
+constexpr int64_t kMaxSearchedOps = 200'000;
 
 // Adds each stretch of time to its pass; a pass that runs several times is listed once.
 class Stopwatch {
@@ -48,12 +53,6 @@ class Stopwatch {
  private:
   CompileTimes* const times_;
   Nanos last_;
-};
-
-// What may be decided either way.
-struct Choice {
-  v1::Overlap auto_as = v1::ON;
-  bool by_cost = false;
 };
 
 // Ops that the plan will have, so that one that is too large is refused before it is built.
@@ -96,35 +95,51 @@ absl::Status CheckGroups(const Plan& plan) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Plan> Build(const ResolvedGraph& graph, const Placement& placement, const Cluster& cluster, const Choice& choice,
-                           const CostModel& costs, Stopwatch* watch) {
-  WEFT_ASSIGN_OR_RETURN(const Edges edges, ChooseTransports(graph, placement, cluster, choice.auto_as));
+// What all plans of one choice have in common.
+struct Base {
+  const ResolvedGraph& graph;
+  const Placement& placement;
+  const Cluster& cluster;
+  v1::Overlap auto_as = v1::ON;
+  Edges edges;
+};
+
+absl::StatusOr<Base> Prepare(const ResolvedGraph& graph, const Placement& placement, const Cluster& cluster, v1::Overlap auto_as,
+                             Stopwatch* watch) {
+  WEFT_ASSIGN_OR_RETURN(Edges edges, ChooseTransports(graph, placement, cluster, auto_as));
   watch->Done("transport");
   const int64_t ops = CountOps(graph, edges);
   if (ops > kMaxOps) {
     return absl::ResourceExhaustedError(absl::StrCat("the plan would have ", ops, " ops, at most ", kMaxOps,
                                                      " are possible: split the graph, or let nodes do more"));
   }
-  std::vector<int32_t> rank;
-  if (choice.by_cost) rank = RankByCost(graph, edges, EmitPlan(graph, cluster, placement, edges, {}), costs);
-  const Program program = Lower(graph, placement, edges, static_cast<int32_t>(cluster.workers.size()), rank);
+  return Base{graph, placement, cluster, auto_as, std::move(edges)};
+}
+
+// Everything but hash and proof. An empty order is that of the file.
+absl::StatusOr<Plan> Draft(const Base& base, const NodeOrder& order, Stopwatch* watch) {
+  const Program program = Lower(base.graph, base.placement, base.edges, static_cast<int32_t>(base.cluster.workers.size()), order);
   watch->Done("lower");
   WEFT_ASSIGN_OR_RETURN(const std::vector<Step> steps, OrderSteps(program));
   watch->Done("order");
-  Plan plan = EmitPlan(graph, cluster, placement, edges, steps);
+  Plan plan = EmitPlan(base.graph, base.cluster, base.placement, base.edges, steps);
   WEFT_RETURN_IF_ERROR(PrepareLaunch(&plan));
   WEFT_RETURN_IF_ERROR(CheckDeviceErrors(plan));
   WEFT_RETURN_IF_ERROR(CheckGroups(plan));
   watch->Done("emit");
-  const v1::Overlap overlap = graph.options.overlap() == v1::AUTO ? choice.auto_as : graph.options.overlap();
-  const MemoryLimits limits(plan.options, cluster);
-  AddOverlapWaits(edges.info, overlap != v1::OFF, &plan);
+  const v1::Overlap overlap = base.graph.options.overlap() == v1::AUTO ? base.auto_as : base.graph.options.overlap();
+  const MemoryLimits limits(plan.options, base.cluster);
+  AddOverlapWaits(base.edges.info, overlap != v1::OFF, &plan);
   watch->Done("overlap");
-  WEFT_RETURN_IF_ERROR(PlanMemory(edges.info, overlap != v1::OFF, limits, &plan));
+  WEFT_RETURN_IF_ERROR(PlanMemory(base.edges.info, overlap != v1::OFF, limits, &plan));
   watch->Done("memory");
   WEFT_RETURN_IF_ERROR(EqualizeSlots(limits, &plan));
   WEFT_RETURN_IF_ERROR(CheckLaunch(plan));
   watch->Done("launch");
+  return plan;
+}
+
+absl::StatusOr<Plan> Finish(Plan plan, Stopwatch* watch) {
   plan.hash = HashPlan(plan);
   watch->Done("hash");
   if (const absl::Status status = Verify(plan); !status.ok()) {
@@ -141,14 +156,31 @@ bool HasAuto(const ResolvedGraph& graph) {
          std::any_of(graph.overrides.begin(), graph.overrides.end(), [](const EdgeOverride& o) { return o.edge.overlap() == v1::AUTO; });
 }
 
-// Seconds per execution with as many in flight as the options allow.
-absl::StatusOr<double> Predict(const Plan& plan, const CostModel& costs) {
+// Seconds per execution with as many in flight as the options allow, and the end of the first execution.
+absl::StatusOr<OrderScore> Predict(const Plan& plan, const CostModel& costs) {
   SimOptions options;
   options.record = false;
   const int64_t affordable = kMaxPredictedOps / std::max<int64_t>(1, static_cast<int64_t>(plan.ops.size()));
   options.executions = std::clamp<int64_t>(affordable, 2, 2 * plan.options.max_in_flight() + 4);
   WEFT_ASSIGN_OR_RETURN(const SimResult result, Simulate(plan, costs, options));
-  return result.seconds_per_execution;
+  return OrderScore(result.seconds_per_execution, result.done.front());
+}
+
+// The fastest order that the search finds within its bounds.
+absl::StatusOr<NodeOrder> FindOrder(const Base& base, const CostModel& costs, Stopwatch* watch) {
+  const Plan parts = EmitPlan(base.graph, base.cluster, base.placement, base.edges, {});
+  const TaskCosts tasks = CollectTaskCosts(base.graph, base.placement, base.edges, parts, costs);
+  const int64_t ops = std::max<int64_t>(1, CountOps(base.graph, base.edges));
+  const int64_t runs = ops * (2 * static_cast<int64_t>(base.graph.options.max_in_flight()) + 4);
+  const auto judge = [&](const NodeOrder& order) -> absl::StatusOr<OrderScore> {
+    Stopwatch untimed(nullptr);
+    WEFT_ASSIGN_OR_RETURN(const Plan plan, Draft(base, order, &untimed));
+    return Predict(plan, costs);
+  };
+  absl::StatusOr<FoundOrder> found = SearchOrder(tasks, judge, ops > kMaxSearchedOps ? 1 : std::min(kMaxTriedOrders, kMaxSearchedRuns / runs));
+  watch->Done("search");
+  if (!found.ok()) return found.status();
+  return std::move(found->order);
 }
 
 // "w9" before "w10".
@@ -204,31 +236,38 @@ absl::StatusOr<Plan> Compile(const v1::Graph& graph, const ClassTable& classes, 
   WEFT_ASSIGN_OR_RETURN(const Placement placement, Place(resolved, cluster));
   watch.Done("place");
 
+  const bool by_cost = resolved.options.order() == v1::COST, automatic = HasAuto(resolved);
   // The first is what holds when nothing is to be gained.
-  std::vector<Choice> choices;
-  for (const bool by_cost : {false, true}) {
-    if (by_cost && resolved.options.order() != v1::COST) continue;
-    choices.push_back({v1::ON, by_cost});
-    if (HasAuto(resolved)) choices.push_back({v1::OFF, by_cost});
-  }
-  if (choices.size() == 1) return Build(resolved, placement, cluster, choices[0], costs, &watch);
-
   absl::StatusOr<Plan> best = absl::InternalError("no choice was made");
-  double best_s = 0;
-  for (const Choice& choice : choices) {
-    absl::StatusOr<Plan> plan = Build(resolved, placement, cluster, choice, costs, &watch);
-    if (!plan.ok()) {
-      // The order of the file need not be possible where order is free, and what overlaps may not fit the memory.
-      if (!best.ok()) best = std::move(plan);
-      continue;
+  OrderScore best_score;
+  for (const v1::Overlap auto_as : {v1::ON, v1::OFF}) {
+    if (auto_as == v1::OFF && !automatic) continue;
+    WEFT_ASSIGN_OR_RETURN(const Base base, Prepare(resolved, placement, cluster, auto_as, &watch));
+    absl::StatusOr<Plan> plan = Draft(base, {}, &watch);
+    if (!by_cost && !automatic) {
+      if (!plan.ok()) return plan;
+      return Finish(*std::move(plan), &watch);
     }
-    WEFT_ASSIGN_OR_RETURN(const double seconds, Predict(*plan, costs));
-    watch.Done("predict");
-    if (best.ok() && seconds >= best_s) continue;
-    best = std::move(plan);
-    best_s = seconds;
+    const auto consider = [&](absl::StatusOr<Plan> p) -> absl::Status {
+      if (!p.ok()) {
+        // The order of the file need not be possible where order is free, and what overlaps may not fit the memory.
+        if (!best.ok()) best = std::move(p);
+        return absl::OkStatus();
+      }
+      WEFT_ASSIGN_OR_RETURN(const OrderScore score, Predict(*p, costs));
+      watch.Done("predict");
+      if (best.ok() && score >= best_score) return absl::OkStatus();
+      best = std::move(p);
+      best_score = score;
+      return absl::OkStatus();
+    };
+    WEFT_RETURN_IF_ERROR(consider(std::move(plan)));
+    if (!by_cost) continue;
+    absl::StatusOr<NodeOrder> order = FindOrder(base, costs, &watch);
+    WEFT_RETURN_IF_ERROR(consider(order.ok() ? Draft(base, *order, &watch) : absl::StatusOr<Plan>(order.status())));
   }
-  return best;
+  if (!best.ok()) return best;
+  return Finish(*std::move(best), &watch);
 }
 
 }  // namespace weft

@@ -59,12 +59,14 @@ Program Lower(const ResolvedGraph& g, const Placement& p, const Edges& edges, in
     out.transfers.push_back({info.src_task, info.dst_task, edges.edges[e].rendezvous, info.depth});
   }
 
-  std::vector<int32_t> last(g.actors.size(), -1);  // last node of each actor
+  // Last node of each actor; of each worker where an order was found, which is to be had as it is.
+  std::vector<int32_t> last(rank.empty() ? g.actors.size() : static_cast<size_t>(workers), -1);
   for (size_t i = 0; i < g.nodes.size(); ++i) {
     const int32_t n = rank.empty() ? static_cast<int32_t>(i) : rank[i];
     const ResolvedNode& node = g.nodes[n];
-    if (last[node.actor] >= 0) out.program.push_back({last[node.actor], n});
-    last[node.actor] = n;
+    int32_t& before = last[rank.empty() ? node.actor : p.node_worker[n]];
+    if (before >= 0) out.program.push_back({before, n});
+    before = n;
     for (size_t a = 0; a < node.args.size(); ++a) {
       const ResolvedArg& arg = node.args[a];
       if (edges.arg_edge[edges.arg_begin[n] + a] >= 0) continue;

@@ -37,7 +37,7 @@ struct Program {
   std::vector<Transfer> transfers;  // one per edge, numbered alike
   // C of the first before R of the second: values and `after` within a worker.
   std::vector<std::pair<int32_t, int32_t>> local;
-  // C of the first before C of the second: an actor's program order.
+  // C of the first before C of the second: an actor's program order, or a worker's.
   std::vector<std::pair<int32_t, int32_t>> program;
   // For messages.
   std::function<std::string(int32_t task)> name;
@@ -45,7 +45,8 @@ struct Program {
 
 // Worker programs are the nodes in the order of `rank` (a permutation: rank[i] is the i-th node; empty: the order of the file), with each
 // member of a collective right after the later of its node and its `after`. All members of a collective have one id, just above that of the
-// last node in the file after which one of them stands: as if the collective had been written there. Linear.
+// last node in the file after which one of them stands: as if the collective had been written there. With a rank all nodes of a worker keep its
+// order, otherwise those of an actor. Linear.
 Program Lower(const ResolvedGraph& graph, const Placement& placement, const Edges& edges, int32_t workers,
               const std::vector<int32_t>& rank);
 
