@@ -23,6 +23,7 @@
 #include "common/device/cuda/cuda_device.h"
 #include "worker/session/agent.h"
 #include "worker/session/deferred_free.h"
+#include "worker/session/quiet_time.h"
 
 namespace weft {
 namespace {
@@ -126,6 +127,9 @@ int Main(const Flags& f, const CudaLoader& load_cuda) {
   }
   DeferredFree deferred(Clock::Real());  // holds memory of the device, and is outlived by it
 
+  std::unique_ptr<QuietTime> quiet;
+  if (gpu) quiet = std::make_unique<QuietTime>(cuda.get(), &deferred, doorbell->get());
+
   WorkerEnv env;
   env.clock = Clock::Real();
   env.device = gpu ? static_cast<Device*>(cuda.get()) : &cpu;
@@ -135,6 +139,7 @@ int Main(const Flags& f, const CudaLoader& load_cuda) {
     (void)absl::SimpleAtoi(connections, &env.cuda_connections);  // what is no number CUDA ignores too
   }
   env.deferred = &deferred;
+  env.quiet = quiet.get();
   env.doorbell = doorbell->get();
   env.hub = hub->get();
   env.registry = &ActorRegistry::Std(env.device->kind());
@@ -147,6 +152,7 @@ int Main(const Flags& f, const CudaLoader& load_cuda) {
   eo.doorbell = env.doorbell;
   eo.spin = spin;
   eo.device = env.device;
+  if (quiet != nullptr) eo.holds_device = [&quiet](bool at_rest) { return quiet->Holds(at_rest); };
   std::atomic<bool> device_failed{false};
   eo.on_device_failed = [&](const absl::Status& cause) {
     spdlog::error("{}; this worker ends, so that its supervisor starts it anew", std::string(cause.message()));

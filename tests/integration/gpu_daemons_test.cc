@@ -3,11 +3,14 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cstdlib>
 #include <deque>
 #include <fstream>
 #include <functional>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "tests/integration/daemons.h"
@@ -149,6 +152,73 @@ TEST_CASE("gpu daemons: values from a CPU worker and back to one, over shared me
       CHECK(ElementAsDouble(r.outputs.at("largest"), 0) == 2.0 * static_cast<double>(r.execution));
     });
   }
+}
+
+// w0 -> w1 over NCCL and w1 -> w0 over ipc, and a collective of both, without an end. Its transfers wait for peers on the devices while others come and go.
+v1::Graph Busy() {
+  v1::Graph g = Stream("busy", v1::NCCL, 1 << 20, 4);
+  v1::Actor* back = AddActor(&g, "back", "std.Source", "w1");
+  back->mutable_config()->set_dtype(v1::F32);
+  back->mutable_config()->set_shape("[65536]");
+  back->mutable_config()->set_fill("execution");
+  AddActor(&g, "end", "std.Math", "w0");
+  AddNode(&g, "return", "back", "make");
+  AddNode(&g, "greatest", "end", "reduce", {"return"})->mutable_config()->set_reduce("max");
+  Carry(&g, "return", "greatest", v1::IPC);
+  Give(&g, "greatest", "greatest");
+  return g;
+}
+
+TEST_CASE("gpu daemons: graphs come and go beside one that runs") {
+  Daemons cluster({"h0", "h0"}, "h0", {Gpu(0), Gpu(1)});
+  const auto client = cluster.Dial();
+  std::atomic<bool> stop{false};
+  std::atomic<int> done{0};
+  std::string problem;
+  Need(client->Compile(Busy(), {}).status());
+  std::thread busy([&] {
+    const auto own = cluster.Dial();
+    SessionOptions options;
+    options.graph = "busy";
+    auto session = own->OpenSession(options);
+    if (!session.ok()) {
+      problem = std::string(session.status().message());
+      return;
+    }
+    std::deque<ClientSession::Handle> flying;
+    while (problem.empty() && (!stop.load() || !flying.empty())) {
+      if (!stop.load() && static_cast<int>(flying.size()) < (*session)->max_in_flight()) {
+        auto h = (*session)->Submit({});
+        if (h.ok()) flying.push_back(*h);
+        if (!h.ok()) problem = std::string(h.status().message());
+        continue;
+      }
+      const auto r = (*session)->Wait(flying.front(), 60);
+      flying.pop_front();
+      if (!r.ok()) {
+        problem = std::string(r.status().message());
+      } else if (!r->ok() || ElementAsDouble(r->outputs.at("max"), 0) != static_cast<double>(r->execution) ||
+                 ElementAsDouble(r->outputs.at("greatest"), 0) != static_cast<double>(r->execution)) {
+        problem = absl::StrCat("execution ", r->execution, " is wrong");
+      }
+      ++done;
+    }
+  });
+  // Every transport's memory is taken and given back, page-locked memory and communicators with it.
+  for (int round = 0; round < (Real() ? 5 : 3); ++round) {
+    for (const v1::Transport t : {v1::NCCL, v1::IPC, v1::SHM}) {
+      const int before = done.load();
+      RunAll(client.get(), Stream(absl::StrCat("guest-", v1::Transport_Name(t)), t, 1 << 20, 4), 8, CheckStream);
+      const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+      while (done.load() < before + 4 && problem.empty() && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+      CHECK(done.load() >= before + 4);
+    }
+  }
+  stop.store(true);
+  busy.join();
+  INFO(problem);
+  CHECK(problem.empty());
+  Need(client->Teardown("busy"));
 }
 
 TEST_CASE("gpu daemons: two workers send each other large values at once") {

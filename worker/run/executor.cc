@@ -175,6 +175,11 @@ bool Executor::Reap() {
 
 bool Executor::StepOnce() {
   bool any = RunCommands();
+  if (options_.holds_device) {
+    const bool at_rest = std::none_of(entries_.begin(), entries_.end(), [](const Entry& e) { return e.run->InFlight(); });
+    held_ = options_.holds_device(at_rest);
+    if (held_) return any;
+  }
   if (options_.device != nullptr && !device_failed_) {
     const absl::Status health = options_.device->Health();
     if (!health.ok()) {
@@ -208,6 +213,7 @@ bool Executor::StepOnce() {
 
 Nanos Executor::NextTime() const {
   Nanos next = Event::kUnknown;
+  if (held_) return next;
   for (const Entry& e : entries_) {
     next = std::min(next, e.run->NextTime());
     if (e.removed) next = std::min(next, options_.clock->Now() + kDrainPoll);
@@ -226,7 +232,7 @@ void Executor::Loop() {
     bool in_flight = false, must_poll = false;
     for (const Entry& e : entries_) {
       in_flight |= e.run->InFlight();
-      must_poll |= e.run->MustPoll();
+      must_poll |= !held_ && e.run->MustPoll();
     }
     if (must_poll) {
       // What a GPU does rings nothing. Asked without a pause at first; then, so that a long kernel does not cost a core, ever more seldom: the

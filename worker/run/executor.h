@@ -27,6 +27,9 @@ class Executor {
     Nanos spin = 0;
     // The device of all graphs; may be nullptr. The loop binds its thread to it; its Health() ends the worker.
     Device* device = nullptr;
+    // Called once a turn on the loop's thread; `at_rest`: nothing of any graph is under way. True: no graph is stepped in this turn, since the device is
+    // not to be touched; the doorbell rings when that is over. May be empty; must not block.
+    std::function<bool(bool at_rest)> holds_device;
     // The device has failed for good: every graph has just failed with this cause (on_failed told). The process is to end. Called once, on
     // the loop's thread; must not block.
     std::function<void(const absl::Status& cause)> on_device_failed;
@@ -93,6 +96,7 @@ class Executor {
   bool device_failed_ = false;        // loop's thread
   bool device_failure_told_ = false;  // loop's thread
   bool timing_ = false;         // loop's thread
+  bool held_ = false;           // loop's thread
   Nanos idle_since_ = 0;        // loop's thread
 };
 

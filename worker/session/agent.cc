@@ -136,11 +136,7 @@ void Agent::WriteLoop(grpc::ClientReaderWriter<v1::WorkerMessage, v1::DriverMess
     if (now - last >= interval) {
       v1::WorkerMessage beat = NewMessage();
       beat.mutable_heartbeat()->set_progress(env_->executor->progress());
-      if (env_->deferred != nullptr) {
-        env_->device->BindThread();
-        env_->deferred->Collect();
-        if (env_->cuda != nullptr) env_->cuda->Collect();
-      }
+      if (env_->quiet != nullptr) env_->quiet->LookAgain();
       if (!stream->Write(beat)) return;
       last = now;
       continue;

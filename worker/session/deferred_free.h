@@ -12,9 +12,8 @@
 
 namespace weft {
 
-// Device memory of graphs that have ended, and what else must be given back to CUDA by calls that block. That happens here instead of where the
-// graph ends, for two reasons: a peer may still be copying out of the memory (CUDA leaves what happens then undefined), and giving it back can
-// block until the device is idle, which the loop must not. Thread-safe.
+// Device memory of graphs that have ended, until no peer has it open any more: a peer may still be copying out of it, and CUDA leaves undefined what
+// happens when it is freed then. Thread-safe.
 class DeferredFree {
  public:
   // A word in shared memory in which a peer says that it has the memory open: its process id, 0 when it has closed it.
@@ -29,14 +28,14 @@ class DeferredFree {
   ~DeferredFree();
 
   // Wraps `memory`: when the last reference to the result goes, `memory` is kept until every word is 0 or its process is gone, at most
-  // kLongest, and then given back within Collect. Words may be added while the result is held.
+  // kLongest, and then let go of within Collect. Words may be added while the result is held.
   struct Held {
     std::shared_ptr<void> memory;
     std::vector<Opened> opened;
   };
   std::shared_ptr<Held> Hold(std::shared_ptr<void> memory);
 
-  // Gives back what nobody has open any more. Blocks while the device is busy; not for the loop's thread.
+  // Lets go of what nobody has open any more.
   void Collect();
 
   size_t waiting() const;

@@ -24,6 +24,7 @@
 #include "worker/run/executor.h"
 #include "worker/run/loaded_graph.h"
 #include "worker/session/deferred_free.h"
+#include "worker/session/quiet_time.h"
 #include "worker/session/device_budget.h"
 
 namespace weft {
@@ -34,6 +35,7 @@ struct WorkerEnv {
   Device* device = nullptr;
   CudaDevice* cuda = nullptr;        // `device` where it is a GPU, else nullptr
   DeferredFree* deferred = nullptr;  // of its memory
+  QuietTime* quiet = nullptr;
   Doorbell* doorbell = nullptr;
   ShmHub* hub = nullptr;
   Executor* executor = nullptr;

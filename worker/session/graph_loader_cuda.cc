@@ -47,16 +47,13 @@ absl::Status GraphLoader::RegisterSegments() {
   if (env_->cuda == nullptr) return absl::OkStatus();
   for (const auto& segments : {to_, from_}) {
     for (const auto& [peer, segment] : segments) {
-      absl::StatusOr<std::shared_ptr<void>> lock = env_->cuda->RegisterHost(segment->memory(), segment->memory_bytes());
+      // Unlocked before it is unmapped.
+      absl::StatusOr<std::shared_ptr<void>> lock = env_->cuda->RegisterHost(segment->memory(), segment->memory_bytes(), segment);
       if (!lock.ok()) {
         return absl::Status(lock.status().code(), absl::StrCat("memory shared with ", WorkerName(part_, peer), ": ",
                                                                std::string(lock.status().message())));
       }
-      // Unlocked before it is unmapped.
-      links_->Keep(env_->deferred->Hold(std::shared_ptr<void>(lock->get(), [lock = *lock, segment = segment](void*) mutable {
-        lock.reset();
-        segment.reset();
-      })));
+      links_->Keep(*std::move(lock));
     }
   }
   return absl::OkStatus();
@@ -114,13 +111,7 @@ absl::Status GraphLoader::MakeIpcPorts(LoadedGraph* loaded, Nanos deadline) {
     }
     if (opened != nullptr) {
       std::atomic_ref<uint32_t>(*opened).store(static_cast<uint32_t>(getpid()), std::memory_order_release);
-      std::shared_ptr<IpcMapping>& mapping = mappings.at(peer);
-      std::shared_ptr<DeferredFree::Held> held =
-          env_->deferred->Hold(std::shared_ptr<void>(mapping.get(), [mapping = mapping, segment, opened](void*) mutable {
-            mapping.reset();  // closed, then told
-            std::atomic_ref<uint32_t>(*opened).store(0, std::memory_order_release);
-          }));
-      mapping = std::shared_ptr<IpcMapping>(held, mapping.get());
+      mappings.at(peer)->OnClosed([segment, opened] { std::atomic_ref<uint32_t>(*opened).store(0, std::memory_order_release); });
     }
     WEFT_ASSIGN_OR_RETURN(std::unique_ptr<RecvPort> header, ShmRecvPort::Create(segment, AnnouncementEdge(spec), env_->clock));
     auto port = std::make_unique<IpcRecvPort>(std::move(header), spec, env_->cuda, mappings.at(peer));

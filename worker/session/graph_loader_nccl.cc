@@ -62,10 +62,7 @@ absl::Status GraphLoader::NeedNccl(const std::string& what) {
   if (nccl_ != nullptr) return absl::OkStatus();
   env_->cuda->BindThread();
   auto parts = std::make_shared<NcclParts>();
-  absl::StatusOr<std::shared_ptr<NcclScratch>> scratch = NcclScratch::Create(env_->cuda, [this](std::shared_ptr<void> memory) {
-    const std::shared_ptr<DeferredFree::Held> held = env_->deferred->Hold(std::move(memory));
-    return std::shared_ptr<void>(held, held->memory.get());
-  });
+  absl::StatusOr<std::shared_ptr<NcclScratch>> scratch = NcclScratch::Create(env_->cuda);
   if (!scratch.ok()) return absl::Status(scratch.status().code(), absl::StrCat(what, ": ", std::string(scratch.status().message())));
   parts->scratch = *std::move(scratch);
   nccl_ = std::move(parts);
@@ -84,6 +81,7 @@ absl::StatusOr<std::shared_ptr<NcclComm>> GraphLoader::JoinNccl(const std::strin
   if (self == workers.end()) return absl::InvalidArgumentError(absl::StrCat(label, " is not of ", WorkerName(part_, me_)));
   o.rank = static_cast<int>(self - workers.begin());
   o.max_ctas = env_->nccl_max_ctas;
+  o.close_at_rest = true;
   o.doorbell = env_->doorbell;
   o.on_hung = [lost = env_->on_device_lost](const absl::Status& s) {
     SPDLOG_ERROR("{}", std::string(s.message()));

@@ -12,6 +12,8 @@ namespace {
 constexpr size_t kMaxPlanBytes = size_t{1} << 30;
 // Trace records kept per graph: 40 MiB at most, taken as they come.
 constexpr size_t kTraceRecords = size_t{1} << 20;
+// Memory of graphs that have just ended may be what is missing; it goes back to CUDA when nothing is under way.
+constexpr Nanos kMemoryPatience = 5 * kNanosPerSecond;
 
 }  // namespace
 
@@ -73,8 +75,18 @@ void GraphSession::DoLoad() {
     } else {
       hash = plan->hash;
       wants_completed_.store(plan->reports_completion);
-      loader_ = std::make_unique<GraphLoader>(env_, stub_, *std::move(plan), attempt_, &cancel_);
+      loader_ = std::make_unique<GraphLoader>(env_, stub_, *plan, attempt_, &cancel_);
       status = loader_->Prepare();
+      if (absl::IsResourceExhausted(status) && env_->quiet != nullptr && env_->cuda->HasAside()) {
+        loader_.reset();
+        const bool all = env_->quiet->Await(kMemoryPatience);
+        loader_ = std::make_unique<GraphLoader>(env_, stub_, *std::move(plan), attempt_, &cancel_);
+        status = loader_->Prepare();
+        if (absl::IsResourceExhausted(status) && !all) {
+          status = absl::ResourceExhaustedError(absl::StrCat(std::string(status.message()), "; memory of graphs that have ended is not free yet, since "
+                                                             "others on this worker never rest: try again when they do"));
+        }
+      }
     }
   }
   bytes_.clear();
@@ -99,6 +111,7 @@ void GraphSession::DoConnect(const v1::Connect& c) {
   if (loader_ == nullptr) {
     status = absl::FailedPreconditionError("told to connect before the plan was loaded");
   } else {
+    const std::shared_ptr<void> use = env_->quiet == nullptr ? nullptr : env_->quiet->Use();
     absl::StatusOr<LoadedGraph> loaded = loader_->Connect(c);
     if (!loaded.ok()) {
       status = loaded.status();

@@ -68,6 +68,11 @@ absl::StatusOr<std::shared_ptr<IpcMapping>> IpcMapping::Open(CudaDevice* device,
   return mapping;
 }
 
-IpcMapping::~IpcMapping() { (void)device_->Check(device_->api()->IpcClose(data_), "closing GPU memory of another process"); }
+IpcMapping::~IpcMapping() {
+  device_->PutAside([device = device_, data = data_, closed = std::move(on_closed_)] {
+    (void)device->Check(device->api()->IpcClose(data), "closing GPU memory of another process");
+    if (closed) closed();
+  });
+}
 
 }  // namespace weft

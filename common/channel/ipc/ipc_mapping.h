@@ -1,7 +1,9 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "common/device/cuda/cuda_device.h"
@@ -32,6 +34,9 @@ class IpcMapping {
   IpcMapping(const IpcMapping&) = delete;
   IpcMapping& operator=(const IpcMapping&) = delete;
 
+  // `closed` is called when CUDA has closed it, which is put aside when this object goes (CudaDevice::PutAside).
+  void OnClosed(std::function<void()> closed) { on_closed_ = std::move(closed); }
+
   char* data() const { return static_cast<char*>(data_); }
   // Without the probe.
   uint64_t bytes() const { return bytes_; }
@@ -42,6 +47,7 @@ class IpcMapping {
   CudaDevice* const device_;
   void* const data_;
   const uint64_t bytes_;
+  std::function<void()> on_closed_;
 };
 
 }  // namespace weft

@@ -17,6 +17,7 @@ constexpr auto kPoll = std::chrono::microseconds(20);
 
 absl::Status CallNcclNow(NcclComm* comm, const std::string& what, const std::function<int(NcclApi*, NcclCommHandle)>& call) {
   const Nanos until = comm->options().clock->Now() + kLimit;
+  comm->Used();
   WEFT_RETURN_IF_ERROR(comm->Call(what, call));
   while (!comm->Settled()) {
     if (comm->options().clock->Now() > until) {

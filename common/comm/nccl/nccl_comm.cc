@@ -52,6 +52,9 @@ struct NcclComm::Core {
   bool told_hung WEFT_GUARDED_BY(mu) = false;
   bool lost WEFT_GUARDED_BY(mu) = false;  // the abort failed
   bool has_thread WEFT_GUARDED_BY(mu) = false;
+  bool aside WEFT_GUARDED_BY(mu) = false;
+  bool finishing WEFT_GUARDED_BY(mu) = false;
+  std::atomic<int> on_device{0};
   std::thread thread WEFT_GUARDED_BY(mu);
   std::vector<std::shared_ptr<void>> kept WEFT_GUARDED_BY(mu);
   Doorbell* doorbell WEFT_GUARDED_BY(mu);
@@ -77,8 +80,13 @@ struct NcclComm::Core {
   // A thread may be hard to get just now: whoever asks for the end tries again.
   static void StartThread(const std::shared_ptr<Core>& core) WEFT_REQUIRES(core->mu) {
     if (core->has_thread || core->ended.load()) return;
+    if (core->options.close_at_rest && core->on_device.load() == 0) {
+      if (!core->aside) core->options.device->PutAside([core] { NcclComm::Finish(core); });
+      core->aside = true;
+      return;
+    }
     try {
-      core->thread = std::thread([core] { NcclComm::End(core); });
+      core->thread = std::thread([core] { NcclComm::Finish(core); });
       core->has_thread = true;
     } catch (const std::system_error&) {
     }
@@ -142,8 +150,12 @@ NcclComm::~NcclComm() {
   {
     MutexLock lock(&core_->mu);
     has_thread = core_->has_thread;
+    if (core_->aside && !has_thread) {
+      core_->doorbell = nullptr;
+      return;
+    }
   }
-  if (!has_thread && !core_->ended.load()) End(core_);  // there is no thread to be had: here, then
+  if (!has_thread && !core_->ended.load()) Finish(core_);  // there is no thread to be had: here, then
   const Nanos until = Clock::Real()->Now() + options_.abort_limit;
   std::thread thread;
   {
@@ -223,6 +235,9 @@ absl::Status NcclComm::Health() {
   return core_->Cause();
 }
 
+void NcclComm::Begin() { core_->on_device.fetch_add(1); }
+void NcclComm::End() { core_->on_device.fetch_sub(1); }
+
 bool NcclComm::Ended() {
   if (core_->ended.load(std::memory_order_acquire)) return true;
   if (!core_->failed.load(std::memory_order_acquire)) return false;
@@ -230,6 +245,7 @@ bool NcclComm::Ended() {
   {
     MutexLock lock(&core_->mu);
     Core::StartThread(core_);
+    if (!core_->has_thread) return core_->ended.load();
     since = core_->failed_at;
   }
   if (options_.clock->Now() - since > options_.abort_limit) {
@@ -253,7 +269,12 @@ void NcclComm::KeepUntilEnded(std::shared_ptr<void> memory) {
   if (!core_->ended.load() || core_->lost) core_->kept.push_back(std::move(memory));
 }
 
-void NcclComm::End(const std::shared_ptr<Core>& core) {
+void NcclComm::Finish(const std::shared_ptr<Core>& core) {
+  {
+    MutexLock lock(&core->mu);
+    if (core->finishing) return;  // put aside, and then begun by a thread
+    core->finishing = true;
+  }
   core->options.device->BindThread();
   NcclCommHandle handle = nullptr;
   {

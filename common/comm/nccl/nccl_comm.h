@@ -30,6 +30,9 @@ class NcclComm {
     int rank = 0;
     // Most SMs that one of its kernels takes.
     int max_ctas = 16;
+    // An end for which no work of this rank is on the device is put aside (CudaDevice::PutAside): ncclCommAbort gives memory back to CUDA. Otherwise,
+    // and without this, it begins at once.
+    bool close_at_rest = false;
     // Rung when it fails and when it has ended. May be nullptr; outlives it.
     Doorbell* doorbell = nullptr;
     // ncclCommAbort takes about half a second; after so long it counts as hung.
@@ -41,7 +44,7 @@ class NcclComm {
 
   // InvalidArgument: fewer than two ranks, or no such rank.
   static absl::StatusOr<std::shared_ptr<NcclComm>> Create(Options options);
-  // Aborts, and waits for the end, at most abort_limit: wait for Ended() before where that matters.
+  // Aborts. Where the end is not put aside it waits for it, at most abort_limit: wait for Ended() before where that matters.
   ~NcclComm();
   NcclComm(const NcclComm&) = delete;
   NcclComm& operator=(const NcclComm&) = delete;
@@ -69,6 +72,12 @@ class NcclComm {
   // Ended, or why not yet: "abort of link w0 -> w1 (w1 is gone), for 0.2 s". Empty while it is not aborted, or once it has ended.
   std::string EndWaitsFor() const;
 
+  // Work of it that may be on the device, for close_at_rest: from before its launch to its end. Used() is for work that is launched again and again
+  // without a word, as captured calls are.
+  void Begin();
+  void End();
+  void Used() { Begin(); }
+
   // Holds `memory` until it has ended: for what a kernel that is not known to be over may touch. For ever when the abort hangs or fails.
   void KeepUntilEnded(std::shared_ptr<void> memory);
 
@@ -82,8 +91,8 @@ class NcclComm {
   struct Core;
 
   NcclComm(Options options, std::string others);
-  // Runs on the aborting thread.
-  static void End(const std::shared_ptr<Core>& core);
+  // Runs on the aborting thread, or where what was put aside is done.
+  static void Finish(const std::shared_ptr<Core>& core);
 
   const Options options_;
   const std::string others_;

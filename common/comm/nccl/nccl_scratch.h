@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <utility>
 
@@ -15,15 +14,14 @@ namespace weft {
 class NcclScratch {
  public:
   static constexpr size_t kTrialBytes = 1 << 10;
-  using Wrap = std::function<std::shared_ptr<void>(std::shared_ptr<void>)>;
 
-  // `wrap` is given both pieces of memory and returns what owns them instead: giving them back may block. It may be empty. ResourceExhausted.
-  static absl::StatusOr<std::shared_ptr<NcclScratch>> Create(CudaDevice* device, const Wrap& wrap = {}) {
+  // ResourceExhausted.
+  static absl::StatusOr<std::shared_ptr<NcclScratch>> Create(CudaDevice* device) {
     WEFT_ASSIGN_OR_RETURN(std::shared_ptr<void> there, device->Allocate(kTrialBytes + 2 * sizeof(DeviceStatus)));
     WEFT_ASSIGN_OR_RETURN(std::shared_ptr<void> here, device->AllocateHost(kTrialBytes));
     std::shared_ptr<NcclScratch> s(new NcclScratch);
-    s->device_ = wrap ? wrap(std::move(there)) : std::move(there);
-    s->host_ = wrap ? wrap(std::move(here)) : std::move(here);
+    s->device_ = std::move(there);
+    s->host_ = std::move(here);
     return s;
   }
 

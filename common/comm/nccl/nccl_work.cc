@@ -12,7 +12,11 @@ NcclWork::NcclWork(std::shared_ptr<NcclComm> comm, CudaDevice* device, Stream* s
 
 NcclWork::~NcclWork() {
   if (stage_ != Stage::kLaunched && stage_ != Stage::kOnDevice) return;
-  if (stage_ == Stage::kOnDevice && event_->Ready()) return;
+  if (stage_ == Stage::kOnDevice && event_->Ready()) {
+    comm_->End();
+    return;
+  }
+  // Nobody will know when it is over: it counts as on the device for good.
   for (std::shared_ptr<void>& memory : held_) comm_->KeepUntilEnded(std::move(memory));
 }
 
@@ -24,6 +28,7 @@ bool NcclWork::InputIsOrdered(const EventRef& input) const {
 }
 
 void NcclWork::End(const absl::Status& status) {
+  if (stage_ == Stage::kLaunched || stage_ == Stage::kOnDevice) comm_->End();
   stage_ = Stage::kOver;
   if (!cancelled_) Finish(status);
   held_.clear();
@@ -49,6 +54,7 @@ bool NcclWork::Advance() {
       return true;
     }
     stage_ = Stage::kLaunched;
+    comm_->Begin();
     const absl::Status launched = Launch();
     // Some of it may be on the stream.
     if (!launched.ok()) comm_->Abort(launched);

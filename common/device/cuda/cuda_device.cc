@@ -83,17 +83,28 @@ class CudaDevice::EventPool {
   void SetTiming(bool on) { timing_.store(on, std::memory_order_relaxed); }
   bool timing() const { return timing_.load(std::memory_order_relaxed); }
 
-  void PutAside(void* host) {
+  void PutAside(std::function<void()> give_back) {
     MutexLock lock(&mu_);
-    aside_.push_back(host);
+    aside_.push_back(std::move(give_back));
+    has_aside_.store(true, std::memory_order_release);
   }
+  bool has_aside() const { return has_aside_.load(std::memory_order_acquire); }
   void Collect() {
-    std::vector<void*> aside;
-    {
-      MutexLock lock(&mu_);
-      aside.swap(aside_);
+    while (true) {  // what is given back may put aside more
+      std::vector<std::function<void()>> aside;
+      {
+        MutexLock lock(&mu_);
+        aside.swap(aside_);
+        if (aside.empty()) {
+          has_aside_.store(false, std::memory_order_release);
+          return;
+        }
+      }
+      for (std::function<void()>& give_back : aside) {
+        give_back();
+        give_back = nullptr;
+      }
     }
-    for (void* p : aside) Note(api_->HostFree(p));
   }
 
   // Remembers the first sticky error; returns what it was given.
@@ -110,7 +121,8 @@ class CudaDevice::EventPool {
   Mutex mu_;
   std::vector<CudaEventHandle> free_ WEFT_GUARDED_BY(mu_);
   std::vector<CudaEventHandle> free_timed_ WEFT_GUARDED_BY(mu_);
-  std::vector<void*> aside_ WEFT_GUARDED_BY(mu_);  // page-locked memory to be given back
+  std::vector<std::function<void()>> aside_ WEFT_GUARDED_BY(mu_);
+  std::atomic<bool> has_aside_{false};
   std::atomic<bool> timing_{false};
   std::atomic<int> sticky_{kCudaSuccess};
 };
@@ -232,7 +244,7 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(const CudaPlugin&
 
 CudaDevice::CudaDevice(const CudaPlugin& plugin, const Clock* clock, int ordinal)
     : plugin_(plugin), clock_(clock), ordinal_(ordinal), events_(std::make_shared<EventPool>(plugin.cuda)) {}
-CudaDevice::~CudaDevice() = default;
+CudaDevice::~CudaDevice() { Collect(); }
 
 void CudaDevice::BindThread() { (void)Check(api()->SetDevice(ordinal_), "binding a thread"); }
 
@@ -254,7 +266,10 @@ absl::StatusOr<std::unique_ptr<Stream>> CudaDevice::NewStream(v1::LaneKind lane)
 absl::StatusOr<std::shared_ptr<void>> CudaDevice::Allocate(size_t bytes) {
   void* p = nullptr;
   WEFT_RETURN_IF_ERROR(Check(api()->Malloc(std::max<size_t>(bytes, 1), &p), absl::StrCat(bytes, " bytes on GPU ", ordinal_)));
-  return std::shared_ptr<void>(p, [events = events_](void* q) { events->Note(events->api()->Free(q)); });
+  return std::shared_ptr<void>(p, [events = events_](void* q) {
+    // The pool outlives what it holds; held by it, it would never go.
+    events->PutAside([pool = events.get(), q] { pool->Note(pool->api()->Free(q)); });
+  });
 }
 
 absl::StatusOr<std::shared_ptr<void>> CudaDevice::AllocateOn(CudaStreamHandle stream, size_t bytes) const {
@@ -267,18 +282,24 @@ absl::StatusOr<std::shared_ptr<void>> CudaDevice::AllocateOn(CudaStreamHandle st
 absl::StatusOr<std::shared_ptr<void>> CudaDevice::AllocateHost(size_t bytes) const {
   void* p = nullptr;
   WEFT_RETURN_IF_ERROR(Check(api()->HostAlloc(std::max<size_t>(bytes, 1), &p), absl::StrCat(bytes, " bytes of page-locked memory")));
-  return std::shared_ptr<void>(p, [events = events_](void* q) { events->PutAside(q); });
+  return std::shared_ptr<void>(p, [events = events_](void* q) {
+    events->PutAside([pool = events.get(), q] { pool->Note(pool->api()->HostFree(q)); });
+  });
 }
 
+void CudaDevice::PutAside(std::function<void()> give_back) const { events_->PutAside(std::move(give_back)); }
+bool CudaDevice::HasAside() const { return events_->has_aside(); }
 void CudaDevice::Collect() const { events_->Collect(); }
 
-absl::StatusOr<std::shared_ptr<void>> CudaDevice::RegisterHost(void* p, size_t bytes) const {
+absl::StatusOr<std::shared_ptr<void>> CudaDevice::RegisterHost(void* p, size_t bytes, std::shared_ptr<void> keep) const {
   const uintptr_t begin = reinterpret_cast<uintptr_t>(p) & ~(kPage - 1);
   const uintptr_t end = (reinterpret_cast<uintptr_t>(p) + bytes + kPage - 1) & ~(kPage - 1);
   void* const base = reinterpret_cast<void*>(begin);
   WEFT_RETURN_IF_ERROR(Check(api()->HostRegister(base, end - begin),
                              absl::StrCat("page-locking ", end - begin, " bytes of shared memory (see ulimit -l)")));
-  return std::shared_ptr<void>(base, [events = events_](void* q) { events->Note(events->api()->HostUnregister(q)); });
+  return std::shared_ptr<void>(base, [events = events_, keep = std::move(keep)](void* q) {
+    events->PutAside([pool = events.get(), q, keep] { pool->Note(pool->api()->HostUnregister(q)); });
+  });
 }
 
 absl::StatusOr<EventRef> CudaDevice::Record(CudaStreamHandle stream) const { return CudaStream::Record(stream, events_); }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -26,7 +27,7 @@ class CudaDevice : public Device {
   std::string kind() const override { return "cuda"; }
   void BindThread() override;
   absl::StatusOr<std::unique_ptr<Stream>> NewStream(v1::LaneKind lane) override;
-  // cudaMalloc, not a stream-ordered pool: the memory can be opened by other processes through CUDA IPC.
+  // cudaMalloc, not a stream-ordered pool: the memory can be opened by other processes through CUDA IPC. With the last reference it is put aside.
   absl::StatusOr<std::shared_ptr<void>> Allocate(size_t bytes) override;
   absl::StatusOr<std::shared_ptr<void>> AllocateForHost(size_t bytes) override { return AllocateHost(bytes); }
   int QueueDepth() const override { return kQueueDepth; }
@@ -57,13 +58,19 @@ class CudaDevice : public Device {
   // of it. Given back with the last reference, which is dropped when no reader is left. ResourceExhausted names the size.
   absl::StatusOr<std::shared_ptr<void>> AllocateOn(CudaStreamHandle stream, size_t bytes) const;
 
-  // Page-locked host memory. With the last reference it is put aside until Collect, since giving it back waits for the whole device.
-  // ResourceExhausted names the size.
+  // Page-locked host memory. With the last reference it is put aside. ResourceExhausted names the size.
   absl::StatusOr<std::shared_ptr<void>> AllocateHost(size_t bytes) const;
-  // Gives back what was put aside. Blocks while the device is busy: not for the loop's thread.
+  // Page-locks memory of someone else, such as a mapped file, until the result goes; then the unlocking is put aside, and `keep`, which holds the
+  // memory, with it. `p` and `bytes` need no alignment.
+  absl::StatusOr<std::shared_ptr<void>> RegisterHost(void* p, size_t bytes, std::shared_ptr<void> keep = nullptr) const;
+
+  // For calls that give something back to CUDA: such a call waits until the whole device is idle, and holds up every other call of the process
+  // until then. While a kernel of this process waits for a peer that is a deadlock: the peer may wait for what the loop would do next. So they are
+  // put aside, until someone who knows that the device rests calls Collect. From any thread, which is bound to the device when it runs.
+  void PutAside(std::function<void()> give_back) const;
+  bool HasAside() const;
+  // Does all that was put aside. Only while nothing of this process on the device waits for a peer. Blocks for as long as CUDA takes.
   void Collect() const;
-  // Page-locks memory of someone else, such as a mapped file, until the result goes. `p` and `bytes` need no alignment.
-  absl::StatusOr<std::shared_ptr<void>> RegisterHost(void* p, size_t bytes) const;
 
  private:
   class EventPool;

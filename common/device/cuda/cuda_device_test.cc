@@ -108,18 +108,24 @@ TEST_CASE("cuda device: after an error for good every event is ready and Health 
   CHECK(std::string(device->Health().message()).find("GPU 0") != std::string::npos);
 }
 
-TEST_CASE("cuda device: memory is counted, page-locked memory goes at Collect, and what is not there is named") {
+TEST_CASE("cuda device: memory goes at Collect, and what is not there is named") {
   Gpu gpu;
   {
     const auto device = *gpu.Make();
+    int order = 0;
     auto memory = *device->Allocate(1000);
     auto host = *device->AllocateHost(1000);
     const auto books = gpu.fake.cuda.books();
     memory.reset();
     host.reset();
-    CHECK(gpu.fake.cuda.books().allocations == books.allocations - 1);
+    CHECK(device->HasAside());
+    CHECK(gpu.fake.cuda.books().allocations == books.allocations);
     CHECK(gpu.fake.cuda.books().host_allocations == books.host_allocations);
+    device->PutAside([&] { device->PutAside([&] { order = 1; }); });
     device->Collect();
+    CHECK_FALSE(device->HasAside());
+    CHECK(order == 1);
+    CHECK(gpu.fake.cuda.books().allocations == books.allocations - 1);
     CHECK(gpu.fake.cuda.books().host_allocations == books.host_allocations - 1);
     gpu.fake.cuda.FailCall("Malloc", 1, kCudaOutOfMemory);
     const absl::Status full = device->Allocate(123456).status();

@@ -83,14 +83,16 @@ class CudaApi {
   virtual int EventElapsed(CudaEventHandle start, CudaEventHandle end, float* ms) = 0;
 
   virtual int Malloc(size_t bytes, void** out) = 0;  // 256-byte aligned, can be opened by other processes
-  virtual int Free(void* p) = 0;                     // blocks until the device is idle
+  // Free, HostFree, HostUnregister and IpcClose may wait until the device is idle, and until then hold up every other call of the process:
+  // where a kernel waits for a peer, and the peer for what this process would call next, nobody moves again. See CudaDevice::PutAside.
+  virtual int Free(void* p) = 0;  // blocks until the device is idle
   // From the device's stream-ordered pool, which keeps what is freed.
   virtual int MallocAsync(size_t bytes, CudaStreamHandle s, void** out) = 0;
   virtual int FreeAsync(void* p, CudaStreamHandle s) = 0;
   virtual int HostAlloc(size_t bytes, void** out) = 0;  // page-locked, reachable by the device under the same address
-  virtual int HostFree(void* p) = 0;
+  virtual int HostFree(void* p) = 0;                    // blocks until the device is idle
   virtual int HostRegister(void* p, size_t bytes) = 0;  // page-locks memory that is there, such as a mapped file
-  virtual int HostUnregister(void* p) = 0;
+  virtual int HostUnregister(void* p) = 0;              // blocks until the device is idle
 
   // Between any two of host and device memory, found out by the addresses.
   virtual int MemcpyAsync(void* to, const void* from, size_t bytes, CudaStreamHandle s) = 0;
@@ -101,7 +103,7 @@ class CudaApi {
 
   virtual int IpcGetHandle(void* allocation, CudaIpcHandle* out) = 0;
   virtual int IpcOpen(const CudaIpcHandle& handle, void** out) = 0;
-  virtual int IpcClose(void* p) = 0;
+  virtual int IpcClose(void* p) = 0;  // may block until the device is idle
 
   // Stream memory operations on 32-bit words of device memory or registered host memory. The write comes after everything before it in the
   // stream, and whoever sees it sees that too. The wait holds the stream until the word equals `value`.

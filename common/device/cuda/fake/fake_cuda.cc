@@ -94,6 +94,7 @@ FakeCuda::~FakeCuda() {
 }
 
 int FakeCuda::EnterLocked(const char* method) {
+  while (freeing_ > 0 && !ended()) progress_.Wait(&mu_);
   const int64_t number = ++calls_[method];
   if (broken_ != kCudaSuccess) return broken_;
   const auto [from, to] = failures_.equal_range(method);

@@ -56,6 +56,7 @@ class FakeCuda : public CudaApi {
     // The branches of a launched graph run at the same time, each on a thread of its own, held only by the dependencies that were captured.
     // false: one after another, in the order of capture.
     bool parallel_graphs = true;
+    // Free, HostFree and HostUnregister wait for all streams, and hold up every other call meanwhile.
     // StreamSynchronize, and what waits for all streams (Free, HostFree, HostUnregister): after so long they say on stderr what is stuck and break the device with kCudaLaunchTimeout.
     std::chrono::nanoseconds hang_limit = std::chrono::seconds(30);
   };
@@ -202,6 +203,7 @@ class FakeCuda : public CudaApi {
   mutable Mutex mu_;
   CondVar progress_;  // a mark was passed, a stream became idle, ended()
   int broken_ WEFT_GUARDED_BY(mu_) = 0;
+  int freeing_ WEFT_GUARDED_BY(mu_) = 0;  // calls that wait for the whole device
   std::map<std::string, int64_t> calls_ WEFT_GUARDED_BY(mu_);
   std::multimap<std::string, std::pair<int64_t, int>> failures_ WEFT_GUARDED_BY(mu_);  // method -> (number of the call, code)
   std::map<CudaStreamHandle, std::shared_ptr<FStream>> streams_ WEFT_GUARDED_BY(mu_);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <utility>
 
 #include "common/device/cuda/fake/fake_cuda_parts.h"
@@ -129,6 +130,8 @@ int FakeCuda::AwaitIdle(const std::function<bool(const FStream&)>& which, const 
   int broken = kCudaSuccess;
   {
     MutexLock lock(&mu_);
+    const bool holds = std::strcmp(method, "StreamSynchronize") != 0;
+    freeing_ += holds;
     std::vector<std::pair<std::shared_ptr<FStream>, int64_t>> targets;
     for (const auto& s : threads_) {
       if (which(*s)) targets.emplace_back(s, s->issued);
@@ -145,6 +148,8 @@ int FakeCuda::AwaitIdle(const std::function<bool(const FStream&)>& which, const 
       }
       if (broken != kCudaSuccess) break;
     }
+    freeing_ -= holds;
+    progress_.NotifyAll();
     if (broken == kCudaSuccess) return broken_;
   }
   BreakDevice(broken);

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <thread>
+
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/channel/doorbell.h"
+#include "common/device/cuda/cuda_device.h"
+#include "worker/session/deferred_free.h"
+
+namespace weft {
+
+// When memory goes back to CUDA: such calls wait until the device is idle and hold up every other call meanwhile, so they are put aside
+// (CudaDevice::PutAside) until nothing of this worker is on the device and nobody is about to put something there. The calls run on a thread of
+// this object; for that while the loop leaves the device alone, and still answers. Thread-safe.
+class QuietTime {
+ public:
+  // The three outlive it. `doorbell` is the loop's: rung when there is something for Holds to decide.
+  QuietTime(const CudaDevice* device, DeferredFree* deferred, Doorbell* doorbell);
+  // Ends the thread; what is put aside stays so.
+  ~QuietTime();
+  QuietTime(const QuietTime&) = delete;
+  QuietTime& operator=(const QuietTime&) = delete;
+
+  // The loop's thread, once a turn. `at_rest`: nothing of any graph is under way. True: keep off the device in this turn.
+  bool Holds(bool at_rest);
+
+  // For a thread that puts work on the device which may wait for peers (bootstrap): waits until no memory is being given back, and while the result
+  // is held none is.
+  std::shared_ptr<void> Use();
+
+  // Waits until all that was put aside is given back, at most `timeout`. False when the worker's graphs did not rest for so long. Not while
+  // holding a Use; not for the loop's thread.
+  bool Await(Nanos timeout);
+
+  // Rings the loop where there is something to give back that could not be before.
+  void LookAgain();
+
+ private:
+  void Loop();
+
+  const CudaDevice* const device_;
+  DeferredFree* const deferred_;
+  Doorbell* const doorbell_;
+  std::atomic<bool> running_{false};  // written under mu_
+  Mutex mu_;
+  CondVar changed_;
+  int users_ WEFT_GUARDED_BY(mu_) = 0;
+  bool stop_ WEFT_GUARDED_BY(mu_) = false;
+  std::thread thread_;
+};
+
+}  // namespace weft
