@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <queue>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -12,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/status_macros.h"
 #include "driver/plan/verify_index.h"
+#include "driver/simulate/slowdown.h"
 
 namespace weft {
 namespace {
@@ -34,11 +37,17 @@ Nanos Later(Nanos t, Nanos by) { return t > kEndOfTime - by ? kEndOfTime : t + b
 // One run. Every lane goes through its ops, execution after execution. A lane that cannot go on hangs itself on the one thing that it
 // lacks - an op's next completion, an admission, or the other ends of its unit - and is looked at again when that comes, from the
 // dependency where it stood: a dependency that held once holds for good. So each dependency of each op and execution is looked at once,
-// besides one extra look per wake-up, and the queue of ends never holds more than one entry a lane.
+// besides one extra look per wake-up. The queue holds one end a lane, and one arrival for each value that is under way without a lane; with
+// contention also ends that no longer hold, which are passed over.
 class Simulation {
  public:
   Simulation(const PlanIndex& index, const SimOptions& options, int32_t in_flight)
-      : index_(index), n_(options.executions), in_flight_(in_flight), record_(options.record), fingerprint_(options.fingerprint) {}
+      : index_(index),
+        n_(options.executions),
+        in_flight_(in_flight),
+        record_(options.record),
+        fingerprint_(options.fingerprint),
+        barrier_(options.end_barrier) {}
 
   absl::Status Prepare(const CostModel& costs);
   absl::StatusOr<SimResult> Run();
@@ -51,21 +60,29 @@ class Simulation {
     bool issued = false;    // the head holds the lane
     int32_t next_waiter = -1;
   };
+  // Of a unit, or the arrival of a WRITE's value: then unit is -1 - op.
   struct End {
     Nanos at;
     int32_t unit;
     Nanos start;
-    bool operator>(const End& o) const { return std::tie(at, unit) > std::tie(o.at, o.unit); }
+    uint32_t version = 0;
+    bool operator>(const End& o) const { return std::tie(at, unit, version) > std::tie(o.at, o.unit, o.version); }
   };
 
   int32_t Head(int32_t lane) const { return index_.lanes()[lane].ops[lanes_[lane].place]; }
   bool Finished(int32_t lane) const { return lanes_[lane].execution >= n_; }
-  bool Holds(const Dependency& d, int64_t execution) const { return done_[d.op] > execution - d.distance; }
+  bool Holds(const Dependency& d, int64_t execution) const {
+    const std::vector<int64_t>& count = d.cause == Cause::kValue && !there_.empty() ? there_ : done_;
+    return count[d.op] > execution - d.distance;
+  }
   int32_t SizeOfUnit(int32_t op) const;
 
   void Look(int32_t lane);
   void Issue(int32_t lane);
+  void Start(int32_t unit, Nanos cost);
   void Finish(const End& end);
+  void Arrive(int32_t op);
+  void Wake(int32_t op);
   void FinishOp(int32_t op, const End& end);
   void Count(int64_t execution);
   absl::Status Standstill() const;
@@ -76,10 +93,14 @@ class Simulation {
   const int32_t in_flight_;
   const bool record_;
   const bool fingerprint_;
+  const bool barrier_;
 
   std::vector<Dependency> deps_;
   std::vector<int32_t> deps_at_;
   std::vector<Nanos> cost_;                   // by op
+  std::vector<Nanos> first_;                  // by op: what execution 0 takes longer; empty: nothing
+  std::vector<Nanos> latency_;                // by op, of WRITEs; empty: none
+  std::optional<Slowdown> slowdown_;
   std::vector<int32_t> unit_size_, arrived_;  // by unit: ends there are, ends issued
   std::vector<int32_t> unit_ops_, unit_ops_at_;
   std::vector<bool> tracked_;  // by op: belongs to what makes an execution complete
@@ -88,6 +109,7 @@ class Simulation {
   Nanos now_ = 0;
   std::vector<Lane> lanes_;
   std::vector<int64_t> done_;          // by op: executions done
+  std::vector<int64_t> there_;         // by op: values that a reader finds, where there is latency; otherwise empty
   std::vector<int32_t> first_waiter_;  // by op: lanes that hang on its next completion
   std::vector<int32_t> unadmitted_;    // lanes whose head's execution is not admitted
   std::vector<int32_t> look_;          // lanes to look at
@@ -109,6 +131,7 @@ int32_t Simulation::SizeOfUnit(int32_t op) const {
 absl::Status Simulation::Prepare(const CostModel& costs) {
   const Plan& plan = index_.plan();
   std::vector<Nanos> by_node(plan.nodes.size()), by_edge(plan.edges.size()), by_group(plan.groups.size());
+  std::vector<Nanos> latency(by_edge), read(by_edge), first_node(by_node), first_edge(by_edge), first_group(by_group), contact(by_edge);
   const auto ask = [&](const auto& f, const auto& list, const auto& name, std::vector<Nanos>* to) -> absl::Status {
     for (size_t i = 0; f != nullptr && i < list.size(); ++i) {
       (*to)[i] = f(plan, list[i]);
@@ -116,21 +139,40 @@ absl::Status Simulation::Prepare(const CostModel& costs) {
     }
     return absl::OkStatus();
   };
-  WEFT_RETURN_IF_ERROR(ask(costs.compute, plan.nodes, [](const PlanNode& n) { return "node " + n.name; }, &by_node));
-  WEFT_RETURN_IF_ERROR(ask(costs.transfer, plan.edges, [&](const PlanEdge& e) { return EdgeName(plan, e); }, &by_edge));
-  WEFT_RETURN_IF_ERROR(ask(costs.collective, plan.groups, [](const PlanGroup& g) { return "collective " + g.name; }, &by_group));
+  const auto node_name = [](const PlanNode& n) { return "node " + n.name; };
+  const auto edge_name = [&](const PlanEdge& e) { return EdgeName(plan, e); };
+  const auto group_name = [](const PlanGroup& g) { return "collective " + g.name; };
+  WEFT_RETURN_IF_ERROR(ask(costs.compute, plan.nodes, node_name, &by_node));
+  WEFT_RETURN_IF_ERROR(ask(costs.transfer, plan.edges, edge_name, &by_edge));
+  WEFT_RETURN_IF_ERROR(ask(costs.collective, plan.groups, group_name, &by_group));
+  WEFT_RETURN_IF_ERROR(ask(costs.latency, plan.edges, edge_name, &latency));
+  WEFT_RETURN_IF_ERROR(ask(costs.read, plan.edges, edge_name, &read));
+  WEFT_RETURN_IF_ERROR(ask(costs.first_call, plan.nodes, node_name, &first_node));
+  WEFT_RETURN_IF_ERROR(ask(costs.first_transfer, plan.edges, edge_name, &first_edge));
+  WEFT_RETURN_IF_ERROR(ask(costs.first_collective, plan.groups, group_name, &first_group));
+  WEFT_RETURN_IF_ERROR(ask(costs.first_contact, plan.edges, edge_name, &contact));
+  // Only the first edge of each connection pays for it.
+  std::set<std::tuple<int32_t, int32_t, int32_t>> met;
+  for (const PlanOp& o : plan.ops) {
+    if (o.kind != v1::SEND && o.kind != v1::WRITE) continue;
+    const PlanEdge& e = plan.edges[o.edge];
+    if (contact[e.id] > 0 && met.emplace(e.transport, e.src_worker, e.dst_worker).second) first_edge[e.id] = Later(first_edge[e.id], contact[e.id]);
+  }
 
   const int32_t ops = index_.num_ops();
   cost_.resize(ops);
+  std::vector<Nanos> first(ops), write_latency(ops);
   tracked_.resize(ops);
   bool outputs = false;
   for (const PlanOp& o : plan.ops) {
     deps_at_.push_back(static_cast<int32_t>(deps_.size()));
     index_.ForEachDependency(o.id, [&](const Dependency& d) { deps_.push_back(d); });
-    if (o.kind == v1::COMPUTE) cost_[o.id] = by_node[o.node];
-    if (o.kind == v1::COLLECTIVE) cost_[o.id] = by_group[o.group];
+    if (o.kind == v1::COMPUTE) cost_[o.id] = by_node[o.node], first[o.id] = first_node[o.node];
+    if (o.kind == v1::COLLECTIVE) cost_[o.id] = by_group[o.group], first[o.id] = first_group[o.group];
     // A buffered transfer takes its time on the sending side; READ finds the value there.
-    if (IsRendezvousOp(o.kind) || o.kind == v1::WRITE) cost_[o.id] = by_edge[o.edge];
+    if (IsRendezvousOp(o.kind) || o.kind == v1::WRITE) cost_[o.id] = by_edge[o.edge], first[o.id] = first_edge[o.edge];
+    if (o.kind == v1::WRITE) write_latency[o.id] = latency[o.edge];
+    if (o.kind == v1::READ) cost_[o.id] = read[o.edge];
     if (o.kind == v1::READ && index_.edge_of(o).src_worker != kClient && index_.source()[o.edge] < 0) {
       return absl::FailedPreconditionError(absl::StrCat(index_.Name(o.id), " reads an edge that no op writes"));
     }
@@ -138,7 +180,13 @@ absl::Status Simulation::Prepare(const CostModel& costs) {
     outputs |= tracked_[o.id];
   }
   deps_at_.push_back(static_cast<int32_t>(deps_.size()));
-  if (!outputs) tracked_.assign(ops, true);
+  if (!outputs || barrier_) tracked_.assign(ops, true);
+  const auto any = [](const std::vector<Nanos>& v) { return std::any_of(v.begin(), v.end(), [](Nanos t) { return t > 0; }); };
+  if (any(first)) first_ = std::move(first);
+  if (any(write_latency)) {
+    latency_ = std::move(write_latency);
+    there_.assign(ops, 0);
+  }
   tracked_count_ = std::count(tracked_.begin(), tracked_.end(), true);
 
   const int32_t units = index_.num_units();
@@ -154,12 +202,18 @@ absl::Status Simulation::Prepare(const CostModel& costs) {
     unit_size_[index_.unit_of(i)] = SizeOfUnit(i);
   }
 
+  if (!costs.contention.empty()) {
+    WEFT_RETURN_IF_ERROR(Slowdown::Check(costs.contention));
+    slowdown_.emplace(index_, costs.contention, unit_ops_, unit_ops_at_);
+  }
+
   lanes_.resize(index_.lanes().size());
   for (size_t l = 0; l < lanes_.size(); ++l) lanes_[l].cursor = deps_at_[Head(static_cast<int32_t>(l))];
   done_.assign(ops, 0);
   first_waiter_.assign(ops, -1);
   counts_.assign(std::min<int64_t>(in_flight_, n_), 0);
   admitted_ = std::min<int64_t>(in_flight_, n_);
+  result_.execution_start.assign(n_, kEndOfTime);
   result_.execution_end.assign(n_, 0);
   result_.admitted.assign(n_, 0);
   result_.done.assign(n_, 0);
@@ -196,11 +250,34 @@ void Simulation::Issue(int32_t l) {
   const int32_t unit = index_.unit_of(op);
   if (++arrived_[unit] < unit_size_[unit]) return;
   arrived_[unit] = 0;
-  ends_.push({Later(now_, cost_[op]), unit, now_});
+  Start(unit, lanes_[l].execution == 0 && !first_.empty() ? Later(cost_[op], first_[op]) : cost_[op]);
+}
+
+void Simulation::Start(int32_t unit, Nanos cost) {
+  if (!slowdown_) {
+    ends_.push({Later(now_, cost), unit, now_});
+    return;
+  }
+  slowdown_->Start(unit, now_, cost);
+  for (const Slowdown::End& e : slowdown_->changed()) ends_.push({e.at, e.unit, e.start, e.version});
 }
 
 void Simulation::Finish(const End& end) {
+  if (slowdown_) {
+    slowdown_->Finish(end.unit, now_);
+    for (const Slowdown::End& e : slowdown_->changed()) ends_.push({e.at, e.unit, e.start, e.version});
+  }
   for (int32_t i = unit_ops_at_[end.unit]; i < unit_ops_at_[end.unit + 1]; ++i) FinishOp(unit_ops_[i], end);
+}
+
+void Simulation::Arrive(int32_t op) {
+  ++there_[op];
+  Wake(op);
+}
+
+void Simulation::Wake(int32_t op) {
+  for (int32_t w = first_waiter_[op]; w >= 0; w = lanes_[w].next_waiter) look_.push_back(w);
+  first_waiter_[op] = -1;
 }
 
 void Simulation::FinishOp(int32_t op, const End& end) {
@@ -211,6 +288,7 @@ void Simulation::FinishOp(int32_t op, const End& end) {
   if (record_) result_.events.push_back({op, execution, end.start, end.at});
   if (fingerprint_) result_.fingerprint[execution] += Mix(op, end.at - result_.admitted[execution]);
   result_.makespan = std::max(result_.makespan, end.at);
+  result_.execution_start[execution] = std::min(result_.execution_start[execution], end.start);
   result_.execution_end[execution] = std::max(result_.execution_end[execution], end.at);
   if (o.lane == v1::LANE_COMPUTE) {
     result_.busy[o.worker] += end.at - end.start;
@@ -218,8 +296,12 @@ void Simulation::FinishOp(int32_t op, const End& end) {
     compute_end_[o.worker] = std::max(compute_end_[o.worker], end.at);
   }
   ++done_[op];
-  for (int32_t w = first_waiter_[op]; w >= 0; w = lanes_[w].next_waiter) look_.push_back(w);
-  first_waiter_[op] = -1;
+  if (!there_.empty() && (latency_[op] == 0 || end.at == kEndOfTime)) {
+    ++there_[op];
+  } else if (!there_.empty()) {
+    ends_.push({Later(end.at, latency_[op]), -1 - op, end.at});
+  }
+  Wake(op);
   if (++lane.place == index_.lanes()[l].ops.size()) {
     lane.place = 0;
     ++lane.execution;
@@ -256,8 +338,13 @@ absl::StatusOr<SimResult> Simulation::Run() {
     if (ends_.empty()) break;
     const End end = ends_.top();
     ends_.pop();
+    if (end.unit >= 0 && slowdown_ && !slowdown_->Holds(end.unit, end.version)) continue;
     now_ = end.at;
-    Finish(end);
+    if (end.unit < 0) {
+      Arrive(-1 - end.unit);
+    } else {
+      Finish(end);
+    }
   }
   for (size_t l = 0; l < lanes_.size(); ++l) {
     if (!Finished(static_cast<int32_t>(l))) return Standstill();
@@ -265,6 +352,7 @@ absl::StatusOr<SimResult> Simulation::Run() {
   std::sort(result_.events.begin(), result_.events.end(), [](const SimEvent& a, const SimEvent& b) {
     return std::tie(a.start, a.op, a.execution) < std::tie(b.start, b.op, b.execution);
   });
+  if (index_.num_ops() == 0) result_.execution_start.assign(n_, 0);
   for (size_t w = 0; w < result_.span.size(); ++w) result_.span[w] = std::max<Nanos>(0, compute_end_[w] - compute_start_[w]);
   const Nanos first = result_.done.front(), last = result_.done.back();
   result_.seconds_per_execution = n_ == 1 ? ToSeconds(result_.makespan) : ToSeconds(last - first) / static_cast<double>(n_ - 1);
@@ -327,7 +415,11 @@ absl::StatusOr<SimResult> Simulate(const Plan& plan, const CostModel& costs, con
   PlanIndex::Check(plan, &findings);
   WEFT_RETURN_IF_ERROR(findings.ToStatus(absl::StatusCode::kInvalidArgument, plan.graph));
   int32_t in_flight = options.in_flight;
-  if (in_flight == 0) in_flight = plan.options.max_in_flight() > 0 ? plan.options.max_in_flight() : kDefaultInFlight;
+  if (options.end_barrier) {
+    in_flight = 1;
+  } else if (in_flight == 0) {
+    in_flight = plan.options.max_in_flight() > 0 ? plan.options.max_in_flight() : kDefaultInFlight;
+  }
   if (options.executions < 1 || in_flight < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("cannot simulate ", options.executions, " executions, ", in_flight, " in flight: both must be at least 1"));

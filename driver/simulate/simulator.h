@@ -1,7 +1,8 @@
 #pragma once
 
 // Pass 9: a discrete-event simulation of a plan. Integer time, deterministic. It runs the same rules as worker/run: lanes in order,
-// waits with execution distance, credits, rendezvous and buffered transfers, groups, admission.
+// waits with execution distance, credits, rendezvous and buffered transfers, groups, admission. Beside these it knows what the cost model
+// says: times that lanes are held, latency that holds none, what first uses take longer, and how ops of one worker slow each other.
 
 #include <cstdint>
 #include <vector>
@@ -21,6 +22,9 @@ struct SimOptions {
   bool record = true;
   // Fill SimResult::fingerprint.
   bool fingerprint = false;
+  // An execution starts only when every op of the one before it is done, on all workers: what a barrier at the end of each iteration does.
+  // One is in flight then, whatever in_flight says.
+  bool end_barrier = false;
 };
 
 struct SimEvent {
@@ -32,6 +36,7 @@ struct SimEvent {
 
 struct SimResult {
   std::vector<SimEvent> events;       // by start, then op
+  std::vector<Nanos> execution_start;  // when each execution's first op started
   std::vector<Nanos> execution_end;   // when each execution's last op ended
   std::vector<Nanos> admitted;        // when each execution was admitted
   std::vector<Nanos> done;            // when each execution's results were all there (its last op's end in a graph without outputs), and those before
