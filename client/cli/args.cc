@@ -125,6 +125,16 @@ void AddExecute(Options* o, CLI::App* sub, ExecuteArgs* a) {
   o->Seconds("--deadline", &a->deadline_s, 365.0 * 86400, "time within which each execution must be done, such as 500ms; default: none");
 }
 
+void AddOffline(Options* o, CLI::App* sub, OfflineArgs* a) {
+  sub->add_option("FILE", a->file, "graph file (.textproto or JSON), or plan file (text, JSON or wire form)")->type_name("")->required();
+  o->Text("--cluster", &a->cluster_file, "workers, hosts, devices, links and byte limits; default: as the graph names its workers")
+      ->type_name("FILE");
+  o->Text("--costs", &a->costs_file, "times of nodes, edges and collectives; default: those of std.Delay and emulated links")->type_name("FILE");
+  o->Text("--workers", &a->workers, "of a graph: number, or NAME[@HOST],...; default: CPU workers of one host, as the graph names them")
+      ->type_name("LIST");
+  o->OnOff("--overlap", &a->overlap, "of a graph: overrides its options.overlap");
+}
+
 // Which subcommand was given, with its data in place.
 class Parser {
  public:
@@ -261,15 +271,35 @@ class Parser {
   void AddOfflineCommands() {
     {
       auto [sub, o] = Add(&app_, "plan", &plan_, "compile a graph file offline and print its plan; needs no daemon", kPlanFooter);
-      sub->add_option("GRAPH", plan_.graph_file, "graph file (.textproto or JSON)")->type_name("")->required();
-      o->OneOf("--format", &plan_.format, {"text", "json"}, "default text");
-      o->Text("--workers", &plan_.workers, "number, or NAME[@HOST],...; default: CPU workers of one host, as named in the graph")
-          ->type_name("LIST");
-      o->OnOff("--overlap", &plan_.overlap, "overrides options.overlap of the graph");
+      AddOffline(o, sub, &plan_.offline);
+      o->OneOf("--format", &plan_.format, {"text", "json", "wire"}, "default text");
+      o->Text("-o,--output", &plan_.output_file, "write the plan to FILE instead of stdout")->type_name("FILE");
       o->Int("--simulate", &plan_.simulate, 1, 1'000'000, "print the predicted times of N executions instead of the plan");
       o->Int("--in-flight", &plan_.in_flight, 1, 1024, "executions under way at once in the simulation; default: as the graph says");
       o->Text("--draw", &plan_.draw_file, "write the predicted timeline to FILE.svg or FILE.json")->type_name("FILE");
       o->Flag("--timing", &plan_.timing, "print what each pass took, on stderr");
+    }
+    {
+      auto [sub, o] = Add(&app_, "simulate", &simulate_, "predict the times and bytes of a graph or plan; needs no daemon", kSimulateFooter);
+      AddOffline(o, sub, &simulate_.offline);
+      o->Int("--executions", &simulate_.executions, 1, 1'000'000, "default 6");
+      o->Int("--in-flight", &simulate_.in_flight, 1, 1024, "executions under way at once; default: as the graph says");
+      o->Flag("--end-barrier", &simulate_.end_barrier, "no execution starts before every op of the last one is done, on all workers");
+      o->Flag("--bytes", &simulate_.bytes, "with --json: bytes of each worker over time; with --draw: curves of them in the picture");
+      o->Text("--draw", &simulate_.draw_file, "write the predicted timeline to FILE.svg or FILE.json")->type_name("FILE");
+    }
+    {
+      auto [sub, o] = Add(&app_, "verify", &verify_, "prove a graph's plan, or a plan, free of deadlock and races; needs no daemon", kVerifyFooter);
+      AddOffline(o, sub, &verify_.offline);
+    }
+    {
+      auto [sub, o] = Add(&app_, "draw", &draw_, "draw a graph or a plan; needs no daemon", kDrawFooter);
+      AddOffline(o, sub, &draw_.offline);
+      o->OneOf("--format", &draw_.format, {"svg", "dot"}, "svg (default) stands by itself; dot is for Graphviz");
+      o->OneOf("--what", &draw_.what, {"graph", "plan"}, "default: what the file is");
+      o->Text("-o,--output", &draw_.output_file, "write to FILE instead of stdout")->type_name("FILE");
+      o->Int("--executions", &draw_.executions, 1, 64, "of a plan, in its SVG; default 1");
+      o->Int("--in-flight", &draw_.in_flight, 1, 1024, "executions under way at once; default: as the graph says");
     }
     {
       auto [sub, o] = Add(&app_, "pipeline", &pipeline_, "make a pipeline schedule offline: its orders, times and memory", kPipelineFooter);
@@ -322,6 +352,9 @@ class Parser {
   GraphsArgs graphs_;
   InspectArgs inspect_;
   PlanArgs plan_;
+  SimulateArgs simulate_;
+  VerifyArgs verify_;
+  DrawArgs draw_;
   PipelineArgs pipeline_;
   TraceArgs trace_;
   BenchOverlapArgs bench_;
@@ -342,6 +375,7 @@ absl::StatusOr<ParsedArgs> ParseArgs(const std::vector<std::string>& args) {
   std::string picture;
   if (auto* run = std::get_if<RunArgs>(&parsed->command)) picture = run->trace_file;
   if (auto* plan = std::get_if<PlanArgs>(&parsed->command)) picture = plan->draw_file;
+  if (auto* simulate = std::get_if<SimulateArgs>(&parsed->command)) picture = simulate->draw_file;
   if (auto* trace = std::get_if<TraceArgs>(&parsed->command)) picture = trace->file;
   if (auto* bench = std::get_if<BenchOverlapArgs>(&parsed->command)) picture = bench->trace_file;
   if (!picture.empty()) {

@@ -76,15 +76,45 @@ struct InspectArgs {
   std::string graph;  // empty: all
 };
 
-struct PlanArgs {
-  std::string graph_file;
-  std::string format = "text";  // or "json"
-  std::string workers;          // "4", "w0,w1" or "w0@hostA,w1@hostB"; empty: as the graph says
+// A plan got without a daemon: compiled from a graph file, or read.
+struct OfflineArgs {
+  std::string file;           // graph or plan
+  std::string cluster_file;
+  std::string costs_file;
+  std::string workers;        // "4", "w0,w1" or "w0@hostA,w1@hostB"; empty: as the graph says
   std::optional<bool> overlap;
+};
+
+struct PlanArgs {
+  OfflineArgs offline;
+  std::string format = "text";  // or "json", "wire"
+  std::string output_file;      // empty: stdout
   int64_t simulate = 0;         // executions
   int in_flight = 0;
   std::string draw_file;        // .svg or .json
   bool timing = false;
+};
+
+struct SimulateArgs {
+  OfflineArgs offline;
+  int64_t executions = 6;
+  int in_flight = 0;            // 0: as the plan says
+  bool end_barrier = false;
+  bool bytes = false;           // the curves too
+  std::string draw_file;        // .svg or .json
+};
+
+struct VerifyArgs {
+  OfflineArgs offline;
+};
+
+struct DrawArgs {
+  OfflineArgs offline;
+  std::string format = "svg";   // or "dot"
+  std::string what;             // "graph" or "plan"; empty: what the file is
+  std::string output_file;      // empty: stdout
+  int64_t executions = 1;
+  int in_flight = 0;
 };
 
 struct TraceArgs {
@@ -120,7 +150,7 @@ struct PipelineArgs {
 struct VersionArgs {};
 
 using CommandArgs = std::variant<UpArgs, DownArgs, RunArgs, CompileArgs, ExecuteNamedArgs, TeardownArgs, WorkersArgs, GraphsArgs,
-                                 InspectArgs, PlanArgs, TraceArgs, BenchOverlapArgs, DoctorArgs, PipelineArgs, VersionArgs>;
+                                 InspectArgs, PlanArgs, SimulateArgs, VerifyArgs, DrawArgs, TraceArgs, BenchOverlapArgs, DoctorArgs, PipelineArgs, VersionArgs>;
 
 struct ParsedArgs {
   CommonArgs common;

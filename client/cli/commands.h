@@ -21,6 +21,9 @@ Outcome RunGraphs(const CommonArgs& common);
 Outcome RunInspect(const CommonArgs& common, const InspectArgs& args);
 
 Outcome RunPlan(const CommonArgs& common, const PlanArgs& args);
+Outcome RunSimulate(const CommonArgs& common, const SimulateArgs& args);
+Outcome RunVerify(const CommonArgs& common, const VerifyArgs& args);
+Outcome RunDraw(const CommonArgs& common, const DrawArgs& args);
 Outcome RunPipeline(const CommonArgs& common, const PipelineArgs& args);
 Outcome RunTrace(const CommonArgs& common, const TraceArgs& args);
 Outcome RunBenchOverlap(const CommonArgs& common, const BenchOverlapArgs& args);

@@ -57,10 +57,34 @@ Examples:
   weft trace overlap -o overlap.svg
   weft trace overlap -o overlap.json --executions 10)";
 
-inline constexpr char kPlanFooter[] = R"(Examples:
+inline constexpr char kPlanFooter[] = R"(docs/offline.md has the forms of cluster and cost files. Of a plan file, prints it in another form.
+
+Examples:
   weft plan graph.textproto
   weft plan graph.textproto --workers w0@a,w1@a,w2@b --format json
   weft plan graph.textproto --simulate 20 --in-flight 4 --draw predicted.svg)";
+
+inline constexpr char kSimulateFooter[] = R"(Per worker: BUSY, time its compute lanes work; SPAN, from their first start to their last end; BUBBLE, the difference;
+IN USE, the most bytes that its values take at once; PEAK, the bytes that the plan reserves. A plan that cannot end is an
+error that says where each lane stands and what it waits for (code 3).
+
+Examples:
+  weft simulate graph.textproto --executions 20 --in-flight 4
+  weft simulate plan.txt --cluster cluster.textproto --costs costs.textproto --bytes --json
+  weft simulate graph.textproto --end-barrier --draw predicted.svg)";
+
+inline constexpr char kVerifyFooter[] = R"(Ends with code 0 when the plan is good, with 3 when it is not; then every finding names its rule (V1 to V7), workers and ops.
+
+Examples:
+  weft plan graph.textproto --output plan.txt && weft verify plan.txt
+  weft verify graph.textproto --cluster cluster.textproto --json)";
+
+inline constexpr char kDrawFooter[] = R"(A graph: one band a worker, values as arrows. A plan: one row a lane over simulated time, transfers as arrows, bytes below.
+
+Examples:
+  weft draw graph.textproto -o graph.svg
+  weft draw graph.textproto --what plan --costs costs.textproto -o plan.svg
+  weft draw plan.txt --format dot | dot -Tpdf > plan.pdf)";
 
 inline constexpr char kPipelineFooter[] = R"(Times are bare numbers, or have a unit (ns, us, ms, s); where they really pass, in --format graph, a bare number is seconds.
 

@@ -42,6 +42,9 @@ Outcome Dispatch(const ParsedArgs& parsed) {
     Outcome operator()(const GraphsArgs&) const { return RunGraphs(common); }
     Outcome operator()(const InspectArgs& a) const { return RunInspect(common, a); }
     Outcome operator()(const PlanArgs& a) const { return RunPlan(common, a); }
+    Outcome operator()(const SimulateArgs& a) const { return RunSimulate(common, a); }
+    Outcome operator()(const VerifyArgs& a) const { return RunVerify(common, a); }
+    Outcome operator()(const DrawArgs& a) const { return RunDraw(common, a); }
     Outcome operator()(const PipelineArgs& a) const { return RunPipeline(common, a); }
     Outcome operator()(const TraceArgs& a) const { return RunTrace(common, a); }
     Outcome operator()(const BenchOverlapArgs& a) const { return RunBenchOverlap(common, a); }

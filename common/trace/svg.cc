@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +23,7 @@ constexpr double kRight = 28;
 constexpr double kRow = 20;
 constexpr double kRowGap = 4;
 constexpr double kWorkerGap = 10;
+constexpr double kCurve = 30;
 constexpr double kCharWidth = 6.8;  // of the bars' text
 
 // Light enough for dark text on them, told apart also by the common colour-blindnesses; the number in the bar says the same again.
@@ -95,8 +98,8 @@ class Picture {
       Text(kLeft, y_ + 20, "plain", "No op was recorded.");
       y_ += 40;
     }
-    Panel("Predicted", predicted_);
-    Panel("Measured", measured_);
+    Panel("Predicted", predicted_, true);
+    Panel("Measured", measured_, false);
     for (const std::string& note : notes_) {
       y_ += 16;
       Text(16, y_, "note", note);
@@ -191,11 +194,14 @@ class Picture {
            ".title{font-size:17px;font-weight:600}.panel{font-size:13.5px;font-weight:600}.plain{font-size:12px}"
            ".sub{font-size:12px;fill:#55616d}.worker{font-size:12.5px;font-weight:600}.lane{font-size:11px;fill:#3d4853;text-anchor:end}"
            ".tick{font-size:10.5px;fill:#55616d;text-anchor:middle}.bar{font-size:10.5px;pointer-events:none}"
+           ".c{fill:#cfe3d4;stroke:#4b8b5c;stroke-width:1}.a{fill:none;stroke:#37424d;stroke-opacity:.6;stroke-width:1.1}"
            ".note{font-size:11px;fill:#55616d}.g{stroke:#e4e8ec;stroke-width:1}.h{fill:#f6f8fa}"
            ".b{stroke:#2b3640;stroke-opacity:.55;stroke-width:.7}.e{stroke:#c1121f;stroke-width:2}</style>\n"
            "<defs><pattern id=\"hatch\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">"
            "<rect width=\"6\" height=\"6\" fill=\"#fff\" fill-opacity=\".45\"/>"
-           "<line x1=\"0\" y1=\"0\" x2=\"0\" y2=\"6\" stroke=\"#2b3640\" stroke-opacity=\".22\" stroke-width=\"2\"/></pattern></defs>\n"
+           "<line x1=\"0\" y1=\"0\" x2=\"0\" y2=\"6\" stroke=\"#2b3640\" stroke-opacity=\".22\" stroke-width=\"2\"/></pattern>"
+           "<marker id=\"arrow\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"6\" markerHeight=\"6\" orient=\"auto\">"
+           "<path d=\"M0 0 8 4 0 8z\" fill=\"#37424d\"/></marker></defs>\n"
            "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n";
   }
 
@@ -247,7 +253,56 @@ class Picture {
     y_ += 8;
   }
 
-  void Panel(const char* name, const Shown& shown) {
+  const SvgCurve* CurveOf(const std::string& worker, bool predicted) const {
+    for (const SvgCurve& c : options_.curves) {
+      if (predicted && c.worker == worker && !c.points.empty()) return &c;
+    }
+    return nullptr;
+  }
+
+  // Steps from 0 at the row's bottom to the largest number at its top.
+  void Curve(const SvgCurve& curve, double y) {
+    uint64_t most = 1;
+    for (const auto& [at, bytes] : curve.points) most = std::max(most, bytes);
+    const auto height = [&](uint64_t bytes) { return y + kCurve - (kCurve - 4) * static_cast<double>(bytes) / static_cast<double>(most); };
+    std::string path = absl::StrCat("M", Num(kLeft), " ", Num(y + kCurve));
+    Nanos last = 0;
+    for (const auto& [at, bytes] : curve.points) {
+      if (at > span_) break;
+      absl::StrAppend(&path, "H", Num(kLeft + static_cast<double>(at) * scale_), "V", Num(height(bytes)));
+      last = at;
+    }
+    absl::StrAppend(&path, "H", Num(kLeft + static_cast<double>(std::max(last, span_)) * scale_), "V", Num(y + kCurve), "z");
+    absl::StrAppend(&body_, "<g><title>", Escaped(curve.worker), ": bytes in use, at most ", FormatBytes(most), "</title><path class=\"c\" d=\"", path,
+                    "\"/></g>\n");
+    Text(kLeft - 8, y + kCurve / 2 + 4, "lane", absl::StrCat("≤ ", FormatBytes(most)));
+  }
+
+  void Arrows(const TimelinePanel& panel, const std::vector<double>& rows) {
+    if (options_.arrows.empty()) return;
+    std::map<std::pair<int32_t, int64_t>, std::pair<const TimelineBar*, double>> bars;
+    for (size_t i = 0; i < panel.lanes.size(); ++i) {
+      for (const TimelineBar& bar : panel.lanes[i].bars) bars[{bar.op, bar.execution}] = {&bar, rows[i]};
+    }
+    for (const SvgArrow& arrow : options_.arrows) {
+      for (auto from = bars.lower_bound({arrow.from_op, 0}); from != bars.end() && from->first.first == arrow.from_op; ++from) {
+        const auto to = bars.find({arrow.to_op, from->first.second});
+        if (to == bars.end()) continue;
+        const auto& [a, ya] = from->second;
+        const auto& [b, yb] = to->second;
+        // Both ends at once: straight, in their middle. Otherwise from the end of the one to the start of the other.
+        const bool together = a->start == b->start && a->end == b->end;
+        const double middle = kLeft + static_cast<double>(a->start + (a->end - a->start) / 2) * scale_;
+        const double x1 = together ? middle : kLeft + static_cast<double>(a->end) * scale_;
+        const double x2 = together ? middle : kLeft + static_cast<double>(b->start) * scale_;
+        const bool down = yb > ya;
+        absl::StrAppend(&body_, "<path class=\"a\" marker-end=\"url(#arrow)\" d=\"M", Num(x1), " ", Num(down ? ya + kRow : ya), "L", Num(x2), " ",
+                        Num(down ? yb : yb + kRow), "\"/>\n");
+      }
+    }
+  }
+
+  void Panel(const char* name, const Shown& shown, bool predicted) {
     if (shown.panel.empty()) return;
     y_ += 30;
     Text(16, y_, "panel", name);
@@ -261,8 +316,15 @@ class Picture {
     double y = top;
     std::string worker;
     std::vector<double> rows;
+    const auto curve = [&] {
+      const SvgCurve* c = CurveOf(worker, predicted);
+      if (c == nullptr) return;
+      Curve(*c, y);
+      y += kCurve + kRowGap;
+    };
     for (const TimelineLane& lane : shown.panel.lanes) {
       if (lane.worker != worker) {
+        curve();
         if (!worker.empty()) y += kWorkerGap;
         worker = lane.worker;
         std::string label = worker;
@@ -276,6 +338,7 @@ class Picture {
       rows.push_back(y);
       y += kRow + kRowGap;
     }
+    curve();
     const double bottom = y;
     for (const AxisTick& tick : axis_.ticks) {
       const double x = kLeft + static_cast<double>(tick.at) * scale_;
@@ -286,6 +349,7 @@ class Picture {
     for (size_t i = 0; i < shown.panel.lanes.size(); ++i) {
       for (const TimelineBar& bar : shown.panel.lanes[i].bars) Bar(bar, rows[i], shown);
     }
+    Arrows(shown.panel, rows);
     y_ = bottom + 20;
   }
 

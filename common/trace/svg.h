@@ -1,10 +1,25 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "common/trace/timeline.h"
 
 namespace weft {
+
+// From one op of an execution to another of the same.
+struct SvgArrow {
+  int32_t from_op = -1;
+  int32_t to_op = -1;
+};
+
+// Bytes of a worker over time, below its lanes in the predicted panel; each point holds until the next.
+struct SvgCurve {
+  std::string worker;
+  std::vector<std::pair<Nanos, uint64_t>> points;
+};
 
 struct SvgOptions {
   std::string title;
@@ -16,6 +31,8 @@ struct SvgOptions {
   int max_workers = 24;
   // Pixels.
   int width = 1240;
+  std::vector<SvgArrow> arrows;
+  std::vector<SvgCurve> curves;
 };
 
 // A picture of the timeline for people: one row per lane, grouped by worker; colour stands for the execution, hatching for transfers;

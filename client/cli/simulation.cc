@@ -1,0 +1,83 @@
+#include "client/cli/simulation.h"
+
+#include <optional>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/cli/console.h"
+#include "common/base/parse.h"
+#include "driver/draw/plan_picture.h"
+#include "driver/simulate/bytes_over_time.h"
+
+namespace weft {
+namespace {
+
+using nlohmann::ordered_json;
+
+// Events that are kept just to say how many bytes were in use.
+constexpr int64_t kMaxOwnEvents = 10'000'000;
+
+std::string Share(double part, double of) { return of > 0 ? absl::StrFormat(" (%.0f %%)", 100 * part / of) : ""; }
+
+void Report(const OfflinePlan& offline, const SimResult& result, const SimulationRequest& request,
+            const std::optional<std::vector<WorkerBytes>>& bytes) {
+  const Plan& plan = offline.plan;
+  ordered_json workers = ordered_json::array();
+  std::vector<std::vector<std::string>> rows = {{"WORKER", "BUSY", "SPAN", "BUBBLE", "IN USE", "PEAK"}};
+  for (size_t w = 0; w < plan.workers.size(); ++w) {
+    const double busy = ToSeconds(result.busy[w]), span = ToSeconds(result.span[w]);
+    const uint64_t peak = w < plan.peak_bytes.size() ? plan.peak_bytes[w] : 0;
+    ordered_json worker = {{"name", plan.workers[w].name}, {"busy_s", busy}, {"span_s", span}, {"bubble_s", span - busy}, {"peak_bytes", peak}};
+    worker["bytes_in_use"] = nullptr;
+    if (bytes.has_value()) {
+      const WorkerBytes& b = (*bytes)[w];
+      worker["bytes_in_use"] = b.peak;
+      worker["in_use_at_s"] = ToSeconds(b.peak_at);
+      if (request.bytes) {
+        ordered_json curve = ordered_json::array();
+        for (const BytesPoint& p : b.curve) curve.push_back({ToSeconds(p.at), p.bytes});
+        worker["bytes"] = std::move(curve);
+      }
+    }
+    workers.push_back(std::move(worker));
+    rows.push_back({plan.workers[w].name, FormatSeconds(busy), FormatSeconds(span), absl::StrCat(FormatSeconds(span - busy), Share(span - busy, span)),
+                    bytes.has_value() ? FormatBytes((*bytes)[w].peak) : "-", FormatBytes(peak)});
+  }
+  const SimOptions& options = request.options;
+  const int in_flight = options.end_barrier ? 1 : options.in_flight > 0 ? options.in_flight : plan.options.max_in_flight();
+  if (request.json) {
+    PrintJson({{"graph", plan.graph},
+               {"plan_hash", plan.hash},
+               {"executions", options.executions},
+               {"in_flight", in_flight},
+               {"end_barrier", options.end_barrier},
+               {"makespan_s", ToSeconds(result.makespan)},
+               {"seconds_per_execution", result.seconds_per_execution},
+               {"workers", workers}});
+    return;
+  }
+  Print(absl::StrCat("graph \"", plan.graph, "\", plan ", plan.hash, ": ", options.executions, " executions, ", in_flight, " in flight",
+                     options.end_barrier ? " with a barrier at the end of each" : "", ", take ", FormatSeconds(ToSeconds(result.makespan)), ", ",
+                     FormatSeconds(result.seconds_per_execution), " each\n", Table(rows)));
+}
+
+}  // namespace
+
+Outcome SimulateAndPrint(const OfflinePlan& offline, const SimulationRequest& request) {
+  SimOptions options = request.options;
+  const int64_t ops = std::max<int64_t>(1, static_cast<int64_t>(offline.plan.ops.size()));
+  options.record = !request.draw_file.empty() || request.bytes || options.executions <= kMaxOwnEvents / ops;
+  auto result = Simulate(offline.plan, offline.costs, options);
+  if (!result.ok()) return Outcome(ExitCode::kInvalidGraph, std::string(result.status().message()));
+  std::optional<std::vector<WorkerBytes>> bytes;
+  if (options.record) bytes = BytesOverTime(offline.plan, *result);
+  Report(offline, *result, request, bytes);
+  if (request.draw_file.empty()) return Outcome();
+  PlanPictureOptions picture;
+  picture.bytes = request.bytes;
+  return Outcome::OfArgument(WriteFile(request.draw_file, PlanPicture(offline.plan, *result, request.draw_file, picture)));
+}
+
+}  // namespace weft
