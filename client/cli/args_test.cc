@@ -135,6 +135,25 @@ TEST_CASE("other commands") {
   const PlanArgs plan = Good<PlanArgs>({"plan", "g", "--workers", "4", "--simulate", "20", "--draw", "p.svg"});
   CHECK(plan.simulate == 20);
   CHECK(plan.draw_file == "p.svg");
+  CHECK(plan.offline.file == "g");
+  CHECK(plan.offline.workers == "4");
+  CHECK(Good<PlanArgs>({"plan", "g", "--format", "wire", "-o", "p"}).output_file == "p");
+  // A file here, the name of a cluster elsewhere.
+  const SimulateArgs simulate = Good<SimulateArgs>(
+      {"simulate", "p", "--cluster", "k", "--costs", "c", "--end-barrier", "--bytes", "--in-flight", "3", "--draw", "p.json"}, &common);
+  CHECK(simulate.offline.cluster_file == "k");
+  CHECK(common.cluster.empty());
+  CHECK(simulate.offline.costs_file == "c");
+  CHECK(simulate.executions == 6);
+  CHECK(simulate.in_flight == 3);
+  CHECK(simulate.end_barrier);
+  CHECK(simulate.bytes);
+  CHECK(Good<VerifyArgs>({"verify", "p", "--overlap", "off"}).offline.overlap == false);
+  const DrawArgs draw = Good<DrawArgs>({"draw", "g", "--format", "dot", "--what", "plan", "-o", "g.dot", "--executions", "2"});
+  CHECK(draw.format == "dot");
+  CHECK(draw.what == "plan");
+  CHECK(draw.output_file == "g.dot");
+  CHECK(draw.executions == 2);
   const TraceArgs trace = Good<TraceArgs>({"trace", "g", "-o", "f.json", "--executions", "5"});
   CHECK(trace.file == "f.json");
   CHECK(trace.executions == 5);
