@@ -27,6 +27,8 @@ namespace {
 
 // Most op runs that one prediction may take.
 constexpr int64_t kMaxPredictedOps = 20'000'000;
+// Most op runs for which two orders are compared, and most ops of a plan of which that is done.
+constexpr int64_t kMaxComparedRuns = 500'000;
 // Bounds of the search for an order, so that it takes some seconds at most: orders tried, op runs simulated for them; beyond so many ops only
 // one is tried.
 constexpr int64_t kMaxTriedOrders = 300;
@@ -116,12 +118,7 @@ absl::StatusOr<Base> Prepare(const ResolvedGraph& graph, const Placement& placem
   return Base{graph, placement, cluster, auto_as, std::move(edges)};
 }
 
-// Everything but hash and proof. An empty order is that of the file.
-absl::StatusOr<Plan> Draft(const Base& base, const NodeOrder& order, Stopwatch* watch) {
-  const Program program = Lower(base.graph, base.placement, base.edges, static_cast<int32_t>(base.cluster.workers.size()), order);
-  watch->Done("lower");
-  WEFT_ASSIGN_OR_RETURN(const std::vector<Step> steps, OrderSteps(program));
-  watch->Done("order");
+absl::StatusOr<Plan> PlanOf(const Base& base, const std::vector<Step>& steps, Stopwatch* watch) {
   Plan plan = EmitPlan(base.graph, base.cluster, base.placement, base.edges, steps);
   WEFT_RETURN_IF_ERROR(PrepareLaunch(&plan));
   WEFT_RETURN_IF_ERROR(CheckDeviceErrors(plan));
@@ -137,6 +134,60 @@ absl::StatusOr<Plan> Draft(const Base& base, const NodeOrder& order, Stopwatch* 
   WEFT_RETURN_IF_ERROR(CheckLaunch(plan));
   watch->Done("launch");
   return plan;
+}
+
+// Everything but hash and proof. An empty order is that of the file. Receives stand ahead of their consumers as far as they may be prefetched.
+absl::StatusOr<Plan> Draft(const Base& base, const NodeOrder& order, Stopwatch* watch) {
+  const Program program = Lower(base.graph, base.placement, base.edges, static_cast<int32_t>(base.cluster.workers.size()), order);
+  watch->Done("lower");
+  WEFT_ASSIGN_OR_RETURN(const std::vector<Step> steps, OrderSteps(program));
+  watch->Done("order");
+  return PlanOf(base, steps, watch);
+}
+
+bool AnyTime(const Plan& plan, const CostModel& costs) {
+  const auto any = [&](const auto& list, const auto& f) {
+    return f != nullptr && std::any_of(list.begin(), list.end(), [&](const auto& x) { return f(plan, x) != 0; });
+  };
+  return any(plan.nodes, costs.compute) || any(plan.edges, costs.transfer) || any(plan.groups, costs.collective) || any(plan.edges, costs.latency) ||
+         any(plan.edges, costs.read);
+}
+
+// The end of each of some executions, first to last.
+absl::StatusOr<std::vector<Nanos>> Ends(const Plan& plan, const CostModel& costs) {
+  SimOptions options;
+  options.record = false;
+  const int64_t ops = std::max<int64_t>(1, static_cast<int64_t>(plan.ops.size()));
+  options.executions = std::clamp<int64_t>(kMaxComparedRuns / ops, 1, 2 * plan.options.max_in_flight() + 4);
+  WEFT_ASSIGN_OR_RETURN(SimResult result, Simulate(plan, costs, options));
+  return std::move(result.execution_end);
+}
+
+// As Draft, but receives stand ahead only if no execution then ends later than with each receive at its consumer. A queue that is moved can
+// be slower by any amount, since what was moved up may come late and hold up what would have been there; the same queues with fewer waits
+// and more buffers cannot. So a graph with overlap is never slower than without it, as far as its costs are known. Where comparing would take
+// too long, nothing is moved.
+absl::StatusOr<Plan> DraftAhead(const Base& base, const NodeOrder& order, const CostModel& costs, Stopwatch* watch) {
+  Program program = Lower(base.graph, base.placement, base.edges, static_cast<int32_t>(base.cluster.workers.size()), order);
+  watch->Done("lower");
+  WEFT_ASSIGN_OR_RETURN(std::vector<Step> steps, OrderSteps(program));
+  watch->Done("order");
+  WEFT_ASSIGN_OR_RETURN(Plan ahead, PlanOf(base, steps, watch));
+  const bool moves = std::any_of(program.transfers.begin(), program.transfers.end(), [](const Transfer& t) { return t.depth > 0; });
+  if (!moves || !AnyTime(ahead, costs)) return ahead;
+  for (Transfer& t : program.transfers) t.depth = 0;
+  WEFT_ASSIGN_OR_RETURN(const std::vector<Step> plain_steps, OrderSteps(program));
+  watch->Done("order");
+  if (plain_steps == steps) return ahead;
+  WEFT_ASSIGN_OR_RETURN(Plan plain, PlanOf(base, plain_steps, watch));
+  if (static_cast<int64_t>(ahead.ops.size()) > kMaxComparedRuns) return plain;
+  WEFT_ASSIGN_OR_RETURN(const std::vector<Nanos> ends, Ends(ahead, costs));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<Nanos> plain_ends, Ends(plain, costs));
+  watch->Done("predict");
+  for (size_t k = 0; k < ends.size(); ++k) {
+    if (ends[k] > plain_ends[k]) return plain;
+  }
+  return ahead;
 }
 
 absl::StatusOr<Plan> Finish(Plan plan, Stopwatch* watch) {
@@ -243,7 +294,7 @@ absl::StatusOr<Plan> Compile(const v1::Graph& graph, const ClassTable& classes, 
   for (const v1::Overlap auto_as : {v1::ON, v1::OFF}) {
     if (auto_as == v1::OFF && !automatic) continue;
     WEFT_ASSIGN_OR_RETURN(const Base base, Prepare(resolved, placement, cluster, auto_as, &watch));
-    absl::StatusOr<Plan> plan = Draft(base, {}, &watch);
+    absl::StatusOr<Plan> plan = DraftAhead(base, {}, costs, &watch);
     if (!by_cost && !automatic) {
       if (!plan.ok()) return plan;
       return Finish(*std::move(plan), &watch);
@@ -264,7 +315,7 @@ absl::StatusOr<Plan> Compile(const v1::Graph& graph, const ClassTable& classes, 
     WEFT_RETURN_IF_ERROR(consider(std::move(plan)));
     if (!by_cost) continue;
     absl::StatusOr<NodeOrder> order = FindOrder(base, costs, &watch);
-    WEFT_RETURN_IF_ERROR(consider(order.ok() ? Draft(base, *order, &watch) : absl::StatusOr<Plan>(order.status())));
+    WEFT_RETURN_IF_ERROR(consider(order.ok() ? DraftAhead(base, *order, costs, &watch) : absl::StatusOr<Plan>(order.status())));
   }
   if (!best.ok()) return best;
   return Finish(*std::move(best), &watch);
