@@ -369,7 +369,14 @@ class Parser {
 
 absl::StatusOr<ParsedArgs> ParseArgs(const std::vector<std::string>& args) {
   Parser parser;
-  auto parsed = parser.Parse(args);
+  // `weft help COMMAND` is `weft COMMAND --help`.
+  const bool help = !args.empty() && args[0] == "help";
+  std::vector<std::string> words(args.begin() + (help ? 1 : 0), args.end());
+  if (help) words.push_back("--help");
+  auto parsed = parser.Parse(words);
+  if (help && words.size() > 1 && parsed.ok() && parsed->help == Parser().Parse({"--help"})->help) {
+    return absl::InvalidArgumentError(absl::StrCat("\"", words[0], "\" is no command\nRun `weft --help` for what there is."));
+  }
   if (!parsed.ok() || parsed->help) return parsed;
   if (auto* compile = std::get_if<CompileArgs>(&parsed->command)) compile->trace = parser.compile_trace().value_or(true);
   std::string picture;

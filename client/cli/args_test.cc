@@ -56,6 +56,20 @@ TEST_CASE("the join token's file is a common option; a misspelt command is named
   CHECK(Bad({}).find("subcommand is required") != std::string::npos);
 }
 
+TEST_CASE("help COMMAND is COMMAND --help") {
+  for (const std::vector<std::string>& command : {std::vector<std::string>{}, {"simulate"}, {"bench", "overlap"}}) {
+    std::vector<std::string> one = {"help"}, two = command;
+    one.insert(one.end(), command.begin(), command.end());
+    two.push_back("--help");
+    const auto a = ParseArgs(one), b = ParseArgs(two);
+    REQUIRE(a.ok());
+    REQUIRE(b.ok());
+    CHECK(a->help->size() > 100);
+    CHECK(*a->help == *b->help);
+  }
+  CHECK_FALSE(ParseArgs({"help", "frob"}).ok());
+}
+
 TEST_CASE("doctor: what it looks at; what it starts itself with is not in its help") {
   CHECK(Good<DoctorArgs>({"doctor"}).device == "auto");
   CHECK_FALSE(Good<DoctorArgs>({"doctor"}).probe);

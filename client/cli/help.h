@@ -6,7 +6,9 @@ namespace weft {
 
 inline constexpr char kAppHelp[] = "weft runs compiled graphs of actor tasks over worker processes.";
 
-inline constexpr char kAppFooter[] = R"(Exit codes:
+inline constexpr char kAppFooter[] = R"(`weft help COMMAND` and `weft COMMAND --help` say more.
+
+Exit codes:
   0 done   1 an execution failed   2 usage   3 invalid graph or plan   4 driver not reachable   5 deadline   130 interrupted
 
 Examples:

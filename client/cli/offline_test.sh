@@ -75,6 +75,38 @@ has "$tmp/out" 'label="RECV encode:0 -> rank:0"'
 exits 0 "$weft" simulate graph.textproto --draw "$tmp/times.json"
 has "$tmp/times.json" 'traceEvents'
 
+# The overlap micro-cases: a producer (P), a transfer (x), a consumer (C), m items; S buffers to send from, R to receive into.
+cat > "$tmp/micro.textproto" << 'END'
+name: "micro"
+actor { name: "p" class: "std.Delay" worker: "w0" config { dtype: F32 shape: "[4]" } }
+actor { name: "c" class: "std.Delay" worker: "w1" }
+node { name: "P" actor: "p" config { duration_s: 1 } }
+node { name: "C" actor: "c" arg { node: "P" } config { duration_s: 1 } }
+output { name: "y" node: "C" }
+options { prefetch_depth: 1 emulate { latency_s: 1 } }
+END
+exits 0 "$weft" plan "$tmp/micro.textproto" -o "$tmp/22.txt"
+s1='s/^\(op 0 .*\) slots 2 waits buffer:1@2/\1 slots 1 waits buffer:1@1/'
+r1='s/^\(op 2 .*\) slots 2 waits buffer:3@2/\1 slots 1 waits buffer:3@1/;s/^\(edge 0 .*\) slots 2/\1 slots 1/'
+sed "$s1" "$tmp/22.txt" > "$tmp/12.txt"
+sed "$r1" "$tmp/22.txt" > "$tmp/21.txt"
+sed "$s1;$r1" "$tmp/22.txt" > "$tmp/11.txt"
+while read -r p x c m none s2 r2 both; do
+  echo "node { node: \"P\" time_s: $p } node { node: \"C\" time_s: $c } edge { from: \"P\" to: \"C\" time_s: $x }" > "$tmp/micro.costs"
+  for want in "11 $none" "21 $s2" "12 $r2" "22 $both"; do
+    set -- $want
+    exits 0 "$weft" simulate "$tmp/$1.txt" --costs "$tmp/micro.costs" --executions "$m" --in-flight 64
+    has "$tmp/out" "take $2.000 s,"
+  done
+  exits 0 "$weft" simulate "$tmp/micro.textproto" --overlap off --costs "$tmp/micro.costs" --executions "$m" --in-flight 64
+  has "$tmp/out" "take $none.000 s,"
+done << 'END'
+10 5 10 10 160 160 160 115
+4 5 10 10 154 154 109 109
+5 10 5 10 155 155 155 110
+10 10 10 20 410 410 410 220
+END
+
 # What goes wrong.
 try() {  # FILE-CONTENT ERROR: as the cost file
   echo "$1" > "$tmp/costs"

@@ -142,6 +142,7 @@ void CheckRun(const Plan& plan, const SimResult& r, int64_t executions) {
       const int32_t writer = from.kind == v1::READ ? out[from.edge] : from.id;
       if (writer < 0) continue;  // the client's
       for (int64_t k = 0; k + from.slots < executions; ++k) good &= at[(k + from.slots) * ops + writer].start >= at[k * ops + o.id].end;
+      for (int64_t k = 0; k < executions; ++k) good &= at[k * ops + v.op].end <= at[k * ops + o.id].start;
     }
   }
   for (const PlanEdge& e : plan.edges) {
@@ -228,6 +229,58 @@ TEST_CASE("liveness and simulation agree on damaged orders and waits") {
   }
   CHECK(stuck > 100);
   CHECK(live > 100);
+}
+
+TEST_CASE("damage that the verifier lets pass is harmless: no value is taken before it is there, no buffer overwritten while it is read") {
+  int refused = 0, harmless = 0;
+  for (uint32_t seed = 0; seed < 4000; ++seed) {
+    INFO("seed " << seed);
+    Generator g(seed);
+    Plan plan = g.Make().Finish();
+    const auto any_op = [&]() -> PlanOp& { return plan.ops[g.Below(static_cast<int>(plan.ops.size()))]; };
+    for (int h = 1 + g.Below(2); h > 0; --h) {
+      PlanOp& o = any_op();
+      switch (g.Below(5)) {
+        case 0:
+          if (!o.waits.empty()) o.waits.erase(o.waits.begin() + g.Below(static_cast<int>(o.waits.size())));
+          break;
+        case 1:
+          if (!o.waits.empty()) o.waits[g.Below(static_cast<int>(o.waits.size()))].distance += 1;
+          break;
+        case 2:
+          o.slots = std::max(1, o.slots - 1);
+          break;
+        case 3:
+          if (o.edge >= 0) {
+            PlanEdge& e = plan.edges[o.edge];
+            e.slots = std::max(1, e.slots + (g.Below(2) == 0 ? 1 : -1));
+            for (PlanOp& x : plan.ops) {
+              if (x.edge == e.id && (x.kind == v1::READ || x.kind == v1::RECV)) x.slots = e.slots;
+            }
+          }
+          break;
+        default: {
+          std::vector<int32_t> order = SameOrder(plan);
+          std::swap(order[o.id], order[any_op().id]);
+          plan = Reordered(plan, order);
+        }
+      }
+    }
+    TestPlan::SetBytes(&plan);
+    if (!Verify(plan).ok()) {
+      ++refused;
+      continue;
+    }
+    ++harmless;
+    for (uint32_t costs = 0; costs < 3; ++costs) {
+      const absl::StatusOr<SimResult> r = Simulate(plan, RandomCosts(seed + costs * 7919), {6, 3, true});
+      INFO(r.status().message());
+      REQUIRE(r.ok());
+      CheckRun(plan, *r, 6);
+    }
+  }
+  CHECK(refused > 1000);
+  CHECK(harmless > 300);
 }
 
 TEST_CASE("any plan at all is survived, and what is verified runs") {
