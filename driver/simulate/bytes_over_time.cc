@@ -16,6 +16,11 @@ std::vector<WorkerBytes> BytesOverTime(const Plan& plan, const SimResult& result
     if (o.kind == v1::READ) read_of[o.edge] = o.id;
     for (const PlanValue& v : o.args) readers[v.op].push_back(o.id);
   }
+  // Over ipc it is the READ that takes the value out of its producer's buffer.
+  for (const PlanOp& o : plan.ops) {
+    if (o.kind != v1::WRITE || plan.edges[o.edge].transport != v1::IPC || read_of[o.edge] < 0) continue;
+    for (const PlanValue& v : o.args) readers[v.op].push_back(read_of[o.edge]);
+  }
   const size_t executions = result.execution_end.size();
   std::vector<Nanos> end(ops * executions);
   const auto known = [&](const SimEvent& e) {

@@ -26,8 +26,8 @@ struct Contention {
 struct CostModel {
   // Time that the compute lane is held by a node's call. Default: std.Delay's duration, else 0.
   std::function<Nanos(const Plan&, const PlanNode&)> compute;
-  // Time of a transfer on an edge: both lanes are held by SEND and RECV, one by WRITE. Default: an emulated link's latency + bytes /
-  // bandwidth, else 0.
+  // Time of a transfer on an edge: both lanes are held by SEND and RECV, one by WRITE; over ipc one by READ, which is what copies there.
+  // Default: an emulated link's latency + bytes / bandwidth, else 0.
   std::function<Nanos(const Plan&, const PlanEdge&)> transfer;
   // Time of a collective from when all members have issued it. Default 0.
   std::function<Nanos(const Plan&, const PlanGroup&)> collective;

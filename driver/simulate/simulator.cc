@@ -76,6 +76,10 @@ class Simulation {
     return count[d.op] > execution - d.distance;
   }
   int32_t SizeOfUnit(int32_t op) const;
+  bool IsIpcWrite(int32_t op) const {
+    const PlanOp& o = index_.op(op);
+    return o.kind == v1::WRITE && index_.edge_of(o).transport == v1::IPC && index_.sink()[o.edge] >= 0;
+  }
 
   void Look(int32_t lane);
   void Issue(int32_t lane);
@@ -166,13 +170,23 @@ absl::Status Simulation::Prepare(const CostModel& costs) {
   bool outputs = false;
   for (const PlanOp& o : plan.ops) {
     deps_at_.push_back(static_cast<int32_t>(deps_.size()));
-    index_.ForEachDependency(o.id, [&](const Dependency& d) { deps_.push_back(d); });
+    index_.ForEachDependency(o.id, [&](Dependency d) {
+      // Over ipc the value stays where it is until the consumer has copied it: then the WRITE is over for those who wait for it.
+      if (d.cause == Cause::kWait && IsIpcWrite(d.op)) d.op = index_.sink()[index_.op(d.op).edge];
+      deps_.push_back(d);
+    });
     if (o.kind == v1::COMPUTE) cost_[o.id] = by_node[o.node], first[o.id] = first_node[o.node];
     if (o.kind == v1::COLLECTIVE) cost_[o.id] = by_group[o.group], first[o.id] = first_group[o.group];
     // A buffered transfer takes its time on the sending side; READ finds the value there.
     if (IsRendezvousOp(o.kind) || o.kind == v1::WRITE) cost_[o.id] = by_edge[o.edge], first[o.id] = first_edge[o.edge];
     if (o.kind == v1::WRITE) write_latency[o.id] = latency[o.edge];
     if (o.kind == v1::READ) cost_[o.id] = read[o.edge];
+    if (IsIpcWrite(o.id)) {
+      cost_[o.id] = first[o.id] = 0;
+    } else if (o.kind == v1::READ && index_.edge_of(o).transport == v1::IPC) {
+      cost_[o.id] = Later(by_edge[o.edge], read[o.edge]);
+      first[o.id] = first_edge[o.edge];
+    }
     if (o.kind == v1::READ && index_.edge_of(o).src_worker != kClient && index_.source()[o.edge] < 0) {
       return absl::FailedPreconditionError(absl::StrCat(index_.Name(o.id), " reads an edge that no op writes"));
     }

@@ -88,6 +88,33 @@ TEST_CASE("latency holds no lane, occupancy does") {
   CHECK(Times(r, tight.c) == "125-135 250-260");
 }
 
+TEST_CASE("over ipc the reader copies, and the writer's buffer is free when it has") {
+  // The micro-case 10, 5, 10 with ten items: S buffers of P's, R of the edge.
+  const auto makespan = [](int32_t s, int32_t r) {
+    TestPlan t(2);
+    t.plan().workers[0].device = t.plan().workers[1].device = "cuda";
+    const int32_t p = t.Compute("P", 0, {}, 10, s);
+    const auto x = t.Transfer(p, 1, {r, false, 0, v1::IPC});
+    const int32_t c = t.Compute("C", 1, {{x.in}}, 10);
+    Plan plan = t.Finish();
+    plan.ops[x.in].waits.push_back({c, r, v1::PlanWait::BUFFER});
+    plan.peak_bytes = {16ull * s, 16ull * (r + 2)};
+    CostModel costs = CostModel::Default();
+    costs.transfer = Always<PlanEdge>(5);
+    const SimResult result = Run(plan, costs, 10);
+    CHECK(Times(result, x.out).substr(0, 5) == "10-10");
+    CHECK(Times(result, x.in).substr(0, 5) == "10-15");
+    const std::vector<WorkerBytes> bytes = BytesOverTime(plan, result);
+    CHECK(bytes[0].peak == 16ull * s);
+    CHECK(bytes[0].curve.back().at == result.makespan - 10 * kUnit);  // the last copy's end
+    return result.makespan / kUnit;
+  };
+  CHECK(makespan(1, 1) == 160);
+  CHECK(makespan(2, 1) == 160);
+  CHECK(makespan(1, 2) == 160);
+  CHECK(makespan(2, 2) == 115);
+}
+
 TEST_CASE("first use costs more, once") {
   const Pair pair(true, 5);
   CostModel costs = CostModel::Default();
