@@ -1,3 +1,5 @@
+#include <random>
+
 #include <catch2/catch.hpp>
 
 #include "common/classes/signature.h"
@@ -5,6 +7,7 @@
 #include "driver/draw/plan_picture.h"
 #include "driver/graph/parse.h"
 #include "driver/plan/compiler.h"
+#include "driver/plan/test_plan.h"
 
 namespace weft {
 namespace {
@@ -100,6 +103,24 @@ TEST_CASE("graphs for Graphviz and as SVG") {
   // Much is cut, and said.
   for (int i = 0; i < 3000; ++i) v.vertices.push_back(v.vertices[0]);
   CHECK_THAT(GraphToSvg(v), Contains("Shown: the first 1500 of 3009"));
+}
+
+TEST_CASE("any plan that can be read can be drawn") {
+  std::mt19937 rng(5);
+  int drawn = 0;
+  for (int round = 0; round < 3000; ++round) {
+    Plan plan = Compiled();
+    Scramble(&rng, &plan);
+    if (!CheckPlan(plan).ok()) continue;
+    ++drawn;
+    const GraphView view = ViewOf(plan);
+    CHECK_THAT(GraphToSvg(view), Catch::EndsWith("</svg>\n"));
+    CHECK_THAT(GraphToDot(view), Catch::EndsWith("}\n"));
+    CHECK_THAT(PlanToDot(plan), Catch::EndsWith("}\n"));
+    const auto result = Simulate(plan, CostModel::Default(), {2, 1, true});
+    if (result.ok()) CHECK_THAT(PlanPicture(plan, *result, "x.svg", {true}), Catch::EndsWith("</svg>\n"));
+  }
+  CHECK(drawn > 100);
 }
 
 TEST_CASE("plans: lanes over time with their transfers, and for Graphviz") {

@@ -1,12 +1,13 @@
 #include "driver/simulate/cost_file.h"
 
-#include <limits>
+#include <random>
 
 #include <catch2/catch.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "driver/plan/test_plan.h"
 #include "driver/simulate/cluster_file.h"
+#include "driver/simulate/simulator.h"
 
 namespace weft {
 namespace {
@@ -96,6 +97,55 @@ TEST_CASE("costs: what is written is read back") {
   CHECK_THAT(text, Catch::StartsWith("# measured\n# by hand\ngraph: \"small\"\nnode { node: \"a\" time_s: 0.1"));
   CHECK(Costs(text).SerializeAsString() == costs.SerializeAsString());
   CHECK(Costs(CostsToText(v1::Costs(), "")).SerializeAsString().empty());
+}
+
+TEST_CASE("any text at all is survived, and what is read gives times that can be used") {
+  const std::string costs = R"(graph: "small" node { node: "a" time_s: 0.1 first_s: 1e-9 } node { class: "std.Delay" time_s: 0.33 }
+edge { from: "a" output: 0 to: "c" bandwidth: 1e9 latency_s: 0.25 bytes: 100 } collective { collective: "g" time_s: 0.007 }
+contention { slowed: LANE_COMPUTE beside: LANE_RECV beside_transport: SHM factor: 1.18 } default_node_s: 0)";
+  const std::string cluster = R"(worker { name: "w0" host: "a" } worker { name: "w1" host: "b" device: "cuda" memory_bytes: 5 }
+link { from: "w0" to: "w1" latency_s: 1 bandwidth: 3e9 } ipc_crossover_bytes: 7 client_host: "a")";
+  const Plan plan = Small();
+  std::mt19937 rng(3);
+  int read = 0;
+  for (int round = 0; round < 4000; ++round) {
+    std::string text = round % 2 == 0 ? costs : cluster;
+    for (int h = 1 + static_cast<int>(rng() % 3); h > 0; --h) {
+      const size_t at = rng() % text.size();
+      switch (rng() % 4) {
+        case 0:
+          text[at] = static_cast<char>(rng());
+          break;
+        case 1:
+          text.erase(at, rng() % 8);
+          break;
+        case 2:
+          text.insert(at, text.substr(rng() % text.size(), rng() % 30));
+          break;
+        default:
+          text[at] = "0123456789-e.naif"[rng() % 17];
+      }
+      if (text.empty()) text = " ";
+    }
+    std::vector<ClusterLink> links;
+    v1::Costs parsed;
+    if (round % 2 == 0) {
+      const auto got = ParseCosts("c", text);
+      if (!got.ok()) continue;
+      parsed = *got;
+      (void)CheckCosts("c", parsed, plan);
+    } else {
+      const auto got = ParseCluster("k", text);
+      if (!got.ok()) continue;
+      links = got->links;
+      (void)CheckCluster(*got, plan);
+    }
+    ++read;
+    const auto result = Simulate(plan, MakeCostModel(parsed, links), {3, 2, true});
+    INFO(text << "\n" << result.status().message());
+    CHECK(result.ok());
+  }
+  CHECK(read > 100);
 }
 
 TEST_CASE("costs must fit the plan, and every call needs one") {
