@@ -135,6 +135,26 @@ void AddOffline(Options* o, CLI::App* sub, OfflineArgs* a) {
   o->OnOff("--overlap", &a->overlap, "of a graph: overrides its options.overlap");
 }
 
+void AddSchedule(Options* o, PipelineArgs* a) {
+  o->Text("--schedule", &a->schedule,
+          "forward-only, gpipe, 1f1b, eager-1f1b, interleaved-1f1b, looped-bfs, zb-h1, zb-h2, zbv, dualpipe-v, auto, or csv:FILE")
+      ->type_name("NAME")
+      ->required();
+  o->Int("--stages", &a->stages, 1, 4096, "workers of the pipeline")->required();
+  o->Int("--microbatches", &a->microbatches, 1, 100'000'000, "microbatches")->required();
+  o->Int("--chunks", &a->chunks, 1, 64, "stages a worker; default: as the schedule has, 1 for auto");
+  o->OneOf("--placement", &a->placement, {"loop", "v"},
+           "of auto's stages: s on worker s mod p, or r and 2p-1-r on worker r; default: the better");
+  o->Text("--cost", &a->cost,
+          "F=T,I=T,W=T[,FB=FACTOR]: times of a worker's forward, input gradient, weight gradient, and factor of F and B at once; "
+          "T1:T2:... gives each stage its own; default 1 each")
+      ->type_name("COSTS");
+  o->Text("--hop", &a->hop, "time of a value from one worker to another; default 0")->type_name("TIME");
+  o->Text("--memory", &a->memory, "f=BYTES,w=-BYTES: F adds f, I adds -(f+w), W adds w")->type_name("BYTES");
+  o->Text("--cap-activations", &a->cap_activations, "microbatches that any worker may hold")->type_name("X");
+  o->Text("--cap-bytes", &a->cap_bytes, "bytes that any worker may hold, with --memory")->type_name("X");
+}
+
 // Which subcommand was given, with its data in place.
 class Parser {
  public:
@@ -303,25 +323,19 @@ class Parser {
     }
     {
       auto [sub, o] = Add(&app_, "pipeline", &pipeline_, "make a pipeline schedule offline: its orders, times and memory", kPipelineFooter);
-      o->Text("--schedule", &pipeline_.schedule,
-              "forward-only, gpipe, 1f1b, eager-1f1b, interleaved-1f1b, looped-bfs, zb-h1, zb-h2, zbv, dualpipe-v, auto, or csv:FILE")
-          ->type_name("NAME")
-          ->required();
-      o->Int("--stages", &pipeline_.stages, 1, 4096, "workers of the pipeline")->required();
-      o->Int("--microbatches", &pipeline_.microbatches, 1, 100'000'000, "microbatches")->required();
-      o->Int("--chunks", &pipeline_.chunks, 1, 64, "stages a worker; default: as the schedule has, 1 for auto");
-      o->OneOf("--placement", &pipeline_.placement, {"loop", "v"},
-               "of auto's stages: s on worker s mod p, or r and 2p-1-r on worker r; default: the better");
-      o->Text("--cost", &pipeline_.cost,
-              "F=T,I=T,W=T[,FB=FACTOR]: times of a worker's forward, input gradient, weight gradient, and factor of F and B at once; "
-              "T1:T2:... gives each stage its own; default 1 each")
-          ->type_name("COSTS");
-      o->Text("--hop", &pipeline_.hop, "time of a value from one worker to another; default 0")->type_name("TIME");
-      o->Text("--memory", &pipeline_.memory, "f=BYTES,w=-BYTES: F adds f, I adds -(f+w), W adds w")->type_name("BYTES");
-      o->Text("--cap-activations", &pipeline_.cap_activations, "microbatches that any worker may hold")->type_name("X");
-      o->Text("--cap-bytes", &pipeline_.cap_bytes, "bytes that any worker may hold, with --memory")->type_name("X");
+      AddSchedule(o, &pipeline_);
       o->OneOf("--format", &pipeline_.format, {"json", "text", "csv", "svg", "graph"},
                "default text; graph is a graph file for `weft run`");
+      o->Text("--mlp", &pipeline_.mlp,
+              "N0,N1,...: the graph trains a multi-layer perceptron with so many features in its input and each layer's output; with --format graph")
+          ->type_name("WIDTHS");
+      o->Int("--rows", &pipeline_.rows, 1, int64_t{1} << 31, "of --mlp: rows of a microbatch; default 16");
+      o->Text("--learning-rate", &pipeline_.learning_rate, "of --mlp; default 0.1")->type_name("X");
+      o->Int("--seed", &pipeline_.seed, 0, std::numeric_limits<int64_t>::max(), "of --mlp's first weights; default 1");
+      o->OneOf("--activation", &pipeline_.activation, {"none", "relu", "tanh", "sigmoid"}, "of --mlp's layers but the last; default relu");
+      o->OneOf("--dtype", &pipeline_.dtype, {"F32", "F64", "F16", "BF16"}, "of --mlp; default F32; halves for GPU workers");
+      o->OnOff("--weights", &pipeline_.weights, "of --mlp: whether the weights after each step are outputs; default on");
+      o->Int("--in-flight", &pipeline_.in_flight, 1, 1024, "of --mlp: steps under way at once; default 1");
     }
     {
       CLI::App* bench = app_.add_subcommand("bench", "measurements with a prediction beside them");
@@ -333,6 +347,11 @@ class Parser {
       o->Seconds("--transfer", &bench_.transfer_s, 60, "of each of the three emulated transfers; default 10ms");
       o->Int("--in-flight", &bench_.in_flight, 1, 1024, "executions under way at once in the third kind; default 4");
       o->Text("--trace", &bench_.trace_file, "write the third kind's timeline to FILE.svg or FILE.json")->type_name("FILE");
+      auto [pipeline, p] = Add(bench, "pipeline", &bench_pipeline_, "a pipeline schedule run by workers, against its prediction", kBenchPipelineFooter);
+      AddSchedule(p, &bench_pipeline_.pipeline);
+      p->Int("--executions", &bench_pipeline_.executions, 1, 100000, "whose median is taken; default 15");
+      p->Int("--in-flight", &bench_pipeline_.pipeline.in_flight, 1, 1024,
+             "above 1: the seconds an execution takes with so many under way at once are measured as well; default 1");
     }
   }
 
@@ -358,6 +377,7 @@ class Parser {
   PipelineArgs pipeline_;
   TraceArgs trace_;
   BenchOverlapArgs bench_;
+  BenchPipelineArgs bench_pipeline_;
   DoctorArgs doctor_;
   VersionArgs version_;
 

@@ -145,12 +145,27 @@ struct PipelineArgs {
   // As the user wrote them; empty: not given.
   std::string cost, hop, memory, cap_activations, cap_bytes;
   std::string format = "text";
+  // A graph that trains a multi-layer perceptron.
+  std::string mlp;  // features of the input and of each layer's output; empty: a graph of std.Delay
+  int64_t rows = 16;
+  int64_t seed = 1;
+  std::string learning_rate = "0.1";
+  std::string activation = "relu";
+  std::string dtype = "F32";
+  std::optional<bool> weights;  // as outputs
+  int in_flight = 1;
+};
+
+struct BenchPipelineArgs {
+  PipelineArgs pipeline;
+  int executions = 15;
 };
 
 struct VersionArgs {};
 
 using CommandArgs = std::variant<UpArgs, DownArgs, RunArgs, CompileArgs, ExecuteNamedArgs, TeardownArgs, WorkersArgs, GraphsArgs,
-                                 InspectArgs, PlanArgs, SimulateArgs, VerifyArgs, DrawArgs, TraceArgs, BenchOverlapArgs, DoctorArgs, PipelineArgs, VersionArgs>;
+                                 InspectArgs, PlanArgs, SimulateArgs, VerifyArgs, DrawArgs, TraceArgs, BenchOverlapArgs, BenchPipelineArgs,
+                                 DoctorArgs, PipelineArgs, VersionArgs>;
 
 struct ParsedArgs {
   CommonArgs common;

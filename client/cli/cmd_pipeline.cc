@@ -1,17 +1,12 @@
-#include <fstream>
-#include <sstream>
-
 #include <google/protobuf/text_format.h>
 #include <nlohmann/json.hpp>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/strip.h"
 #include "client/cli/commands.h"
 #include "client/cli/console.h"
+#include "client/cli/pipeline_request.h"
 #include "common/base/parse.h"
-#include "common/base/status_macros.h"
 #include "driver/schedules/csv.h"
 #include "driver/schedules/graph.h"
 #include "driver/schedules/pipeline.h"
@@ -21,47 +16,6 @@ namespace weft {
 namespace {
 
 using nlohmann::ordered_json;
-
-constexpr char kGridPrefix[] = "csv:";
-
-absl::StatusOr<std::string> ReadGridFile(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  if (in) text << in.rdbuf();
-  if (!in) return absl::InvalidArgumentError(absl::StrCat("--schedule csv: cannot read \"", path, "\""));
-  return text.str();
-}
-
-absl::StatusOr<PipelineRequest> ToRequest(const PipelineArgs& args) {
-  PipelineRequest r;
-  r.schedule = args.schedule;
-  if (absl::StartsWith(args.schedule, kGridPrefix)) {
-    r.schedule = "csv";
-    WEFT_ASSIGN_OR_RETURN(r.grid, ReadGridFile(args.schedule.substr(sizeof(kGridPrefix) - 1)));
-  }
-  r.workers = args.stages;
-  r.microbatches = args.microbatches;
-  if (args.chunks > 0) r.chunks = args.chunks;
-  r.placement = args.placement;
-  if (!args.cost.empty()) {
-    WEFT_ASSIGN_OR_RETURN(r.costs, ParseCosts(args.cost, r.schedule == "forward-only"));
-  }
-  bool unit = false;
-  if (!args.hop.empty()) {
-    WEFT_ASSIGN_OR_RETURN(r.costs.hop, ParseDuration("--hop", args.hop, &unit));
-    r.costs.has_unit |= unit;
-  }
-  if (!args.memory.empty()) {
-    WEFT_ASSIGN_OR_RETURN(r.memory, ParseMemory(args.memory));
-  }
-  if (!args.cap_activations.empty()) {
-    WEFT_ASSIGN_OR_RETURN(r.cap_activations, ParseDecimal("--cap-activations", args.cap_activations));
-  }
-  if (!args.cap_bytes.empty()) {
-    WEFT_ASSIGN_OR_RETURN(r.cap_bytes, ParseDecimalBytes("--cap-bytes", args.cap_bytes));
-  }
-  return r;
-}
 
 ordered_json OpJson(const PipelinePlan& plan, int32_t worker, size_t i) {
   const PipelineOp& op = plan.schedule.orders[worker][i];
@@ -138,38 +92,45 @@ std::string ToText(const PipelinePlan& plan) {
   return out;
 }
 
-Outcome PrintGraph(const PipelinePlan& plan) {
-  const v1::Graph graph = PipelineGraph(plan, absl::StrCat("pipeline-", plan.schedule.name));
+Outcome PrintGraph(const PipelinePlan& plan, const PipelineArgs& args) {
+  v1::Graph graph;
+  std::string what = absl::StrCat(FormatSeconds(plan.makespan), " an execution");
+  if (args.mlp.empty()) {
+    graph = PipelineGraph(plan, absl::StrCat("pipeline-", plan.schedule.name));
+  } else {
+    const auto model = ToTrainingModel(args);
+    if (!model.ok()) return Outcome::OfArgument(model.status());
+    auto trains = TrainingGraph(plan, *model, absl::StrCat("training-", plan.schedule.name));
+    if (!trains.ok()) return Outcome::OfArgument(absl::InvalidArgumentError(absl::StrCat("--mlp: ", std::string(trains.status().message()))));
+    graph = *std::move(trains);
+    what = absl::StrCat("trains a network of ", model->widths.size() - 1, " layers, one step of ", model->rows * plan.schedule.microbatches,
+                        " rows an execution");
+  }
   std::string text;
   google::protobuf::TextFormat::Printer printer;
   if (!printer.PrintToString(graph, &text)) return Outcome(ExitCode::kInvalidGraph, "the graph has no text form");
-  Print(absl::StrCat("# ", plan.schedule.name, ", ", plan.schedule.workers, " workers, ", plan.schedule.microbatches,
-                     " microbatches: ", FormatSeconds(plan.makespan), " an execution.\n", text));
+  Print(absl::StrCat("# ", plan.schedule.name, ", ", plan.schedule.workers, " workers, ", plan.schedule.microbatches, " microbatches: ", what, ".\n",
+                     text));
   return Outcome();
 }
 
 }  // namespace
 
 Outcome RunPipeline(const CommonArgs& common, const PipelineArgs& args) {
-  const auto request = ToRequest(args);
-  if (!request.ok()) return Outcome::OfArgument(request.status());
-  const auto plan = PlanPipeline(*request);
-  if (!plan.ok()) {
-    // A grid is a plan that the user wrote; whatever else is wrong, arguments are.
-    if (request->schedule != "csv") return Outcome::OfArgument(plan.status());
-    return Outcome(ExitCode::kInvalidGraph, absl::StrCat(absl::StripPrefix(args.schedule, kGridPrefix), ":\n", plan.status().message()));
-  }
-  if (!plan->costs.exact) Complain("warning: the costs have more digits than can be counted with, they were rounded");
+  if (!args.mlp.empty() && args.format != "graph") return Outcome(ExitCode::kUsage, "--mlp says what the graph computes: add --format graph");
+  PipelinePlan plan;
+  if (Outcome made = PlanOf(args, &plan); !made.ok()) return made;
+  if (!plan.costs.exact) Complain("warning: the costs have more digits than can be counted with, they were rounded");
   if (common.json || args.format == "json") {
-    PrintJson(ToJson(*plan));
+    PrintJson(ToJson(plan));
   } else if (args.format == "csv") {
-    Print(WriteScheduleGrid(plan->schedule));
+    Print(WriteScheduleGrid(plan.schedule));
   } else if (args.format == "svg") {
-    Print(PipelineSvg(*plan));
+    Print(PipelineSvg(plan));
   } else if (args.format == "graph") {
-    return PrintGraph(*plan);
+    return PrintGraph(plan, args);
   } else {
-    Print(ToText(*plan));
+    Print(ToText(plan));
   }
   return Outcome();
 }

@@ -27,6 +27,7 @@ Outcome RunDraw(const CommonArgs& common, const DrawArgs& args);
 Outcome RunPipeline(const CommonArgs& common, const PipelineArgs& args);
 Outcome RunTrace(const CommonArgs& common, const TraceArgs& args);
 Outcome RunBenchOverlap(const CommonArgs& common, const BenchOverlapArgs& args);
+Outcome RunBenchPipeline(const CommonArgs& common, const BenchPipelineArgs& args);
 Outcome RunDoctor(const CommonArgs& common, const DoctorArgs& args);
 
 }  // namespace weft

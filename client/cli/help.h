@@ -93,7 +93,15 @@ inline constexpr char kPipelineFooter[] = R"(Times are bare numbers, or have a u
 Examples:
   weft pipeline --schedule zb-h1 --stages 4 --microbatches 8 --cost F=10,I=12,W=7 --hop 1
   weft pipeline --schedule auto --stages 8 --microbatches 24 --cost F=18.5ms,I=18ms,W=9ms --cap-activations 8 --format svg > auto.svg
-  weft pipeline --schedule 1f1b --stages 4 --microbatches 8 --cost F=10ms,I=12ms,W=7ms --format graph > g.textproto && weft run g.textproto)";
+  weft pipeline --schedule 1f1b --stages 4 --microbatches 8 --cost F=10ms,I=12ms,W=7ms --format graph > g.textproto && weft run g.textproto
+  weft pipeline --schedule zbv --stages 4 --microbatches 8 --mlp 8,16,16,16,16,16,16,16,4 --rows 4 --format graph > train.textproto)";
+
+inline constexpr char kBenchPipelineFooter[] = R"(Runs the schedule with std.Delay tasks and emulated links on workers, one execution at a time, and prints the median of what they took beside what
+the simulator predicts. Starts a cluster of its own; with --cluster, --address or WEFT_ADDRESS it uses that one, which needs workers w0 to w(stages - 1).
+Costs default to F=10ms,I=10ms,W=10ms and --hop to 1ms; a bare number is seconds.
+
+Example:
+  weft bench pipeline --schedule zbv --stages 4 --microbatches 8 --json)";
 
 inline constexpr char kBenchFooter[] = R"(Starts a cluster of its own for the measurement; with --cluster, --address or WEFT_ADDRESS it uses that one, which needs workers w0 to w3.
 Times are seconds per execution: (end of the last - end of the first) / (n - 1).

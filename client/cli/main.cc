@@ -48,6 +48,7 @@ Outcome Dispatch(const ParsedArgs& parsed) {
     Outcome operator()(const PipelineArgs& a) const { return RunPipeline(common, a); }
     Outcome operator()(const TraceArgs& a) const { return RunTrace(common, a); }
     Outcome operator()(const BenchOverlapArgs& a) const { return RunBenchOverlap(common, a); }
+    Outcome operator()(const BenchPipelineArgs& a) const { return RunBenchPipeline(common, a); }
     Outcome operator()(const DoctorArgs& a) const { return RunDoctor(common, a); }
     Outcome operator()(const VersionArgs&) const { return RunVersion(common); }
   };

@@ -19,6 +19,8 @@ class LoadOnly : public KernelsApi {
              void*) override {
     return kCudaInvalidValue;
   }
+  int Gemm(int, DevicePrecision, const void*, bool, const void*, bool, void*, int64_t, int64_t, int64_t, bool, void*) override { return kCudaInvalidValue; }
+  int ActivationGradient(int, DeviceActivation, const void*, const void*, void*, int64_t, void*) override { return kCudaInvalidValue; }
   int Delay(int64_t, int, void*) override { return kCudaInvalidValue; }
   int Calibrate() override { return kCudaInvalidValue; }
   int CombineStatus(const DeviceStatus* const*, int, DeviceStatus*, void*) override { return kCudaInvalidValue; }

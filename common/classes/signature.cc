@@ -22,6 +22,7 @@ const ClassTable& ClassTable::Std() {
     AddShapeClasses(t);
     AddMatrixClasses(t);
     AddStatefulClasses(t);
+    AddMlpClass(t);
     return t;
   }();
   return *table;

@@ -27,4 +27,6 @@ void AddShapeClasses(ClassTable* table);        // std.Split, std.Concat
 void AddMatrixClasses(ClassTable* table);       // std.Gemm, std.Math
 void AddStatefulClasses(ClassTable* table);     // std.Source, std.Constant, std.Linear, std.Delay, std.Fail, std.Check
 
+void AddMlpClass(ClassTable* table);            // std.Mlp
+
 }  // namespace weft

@@ -59,6 +59,7 @@ TEST_CASE("the table holds weft's classes and their methods") {
       {"std.Gemm", {"matmul", "square", "add", "scale", "identity", "reduce", "peek"}},
       {"std.Math", {"identity", "add", "scale", "square", "matmul", "reduce", "split", "concat", "peek"}},
       {"std.Linear", {"forward"}},
+      {"std.Mlp", {"forward", "input_grad", "weight_grad", "backward", "step", "weights"}},
       {"std.Delay", {"run"}},
       {"std.Fail", {"run"}},
       {"std.Check", {"finite"}},
@@ -290,6 +291,72 @@ TEST_CASE("ranges of the stateless methods' fields") {
   config.set_reduce("avg");
   CHECK_THAT(Check("std.Math", config),
              Contains("config.axis -1") && Contains("config.parts 5000") && Contains("\"avg\"") && Contains("\"half\""));
+}
+
+TEST_CASE("std.Mlp: what its methods take and give") {
+  v1::Config c;
+  c.add_widths(8);
+  c.add_widths(6);
+  c.add_widths(3);
+  c.set_rows(4);
+  c.set_microbatches(5);
+  c.set_first_layer(2);
+  c.set_learning_rate(0.1);
+  CHECK(Check("std.Mlp", c) == "");
+  CHECK_THAT(Run("forward", {S(v1::F32, "[4, 8]")}, c, "std.Mlp"), Contains("config.microbatch is missing"));
+  c.set_microbatch(4);
+  CHECK(Run("forward", {S(v1::F32, "[4, 8]")}, c, "std.Mlp") == "F32[4, 3]");
+  CHECK_THAT(Run("forward", {S(v1::F32, "[5, 8]")}, c, "std.Mlp"), Contains("x is F32[4, 8]"));
+  CHECK_THAT(Run("forward", {S(v1::F32, "[?<=4, 8]")}, c, "std.Mlp"), Contains("x is F32[4, 8]"));
+  CHECK_THAT(Run("forward", {S(v1::F32, "[4, 8]"), S(v1::F32, "[4, 3]")}, c, "std.Mlp"), Contains("takes x alone"));
+  CHECK(Run("input_grad", {S(v1::F32, "[4, 3]")}, c, "std.Mlp") == "F32[4, 8]");
+  CHECK(Run("backward", {S(v1::F32, "[4, 3]")}, c, "std.Mlp") == "F32[4, 8]");
+  CHECK_THAT(Run("backward", {S(v1::F32, "[4, 8]")}, c, "std.Mlp"), Contains("the gradient of the output is F32[4, 3]"));
+  CHECK(Run("weight_grad", {S(v1::F32, "[4, 8]")}, c, "std.Mlp") == "F32[1]");
+  CHECK(Run("step", {S(v1::F32, "[1]")}, c, "std.Mlp") == "F32[1]");
+  CHECK(Run("weights", {}, c, "std.Mlp") == "F32[75]");
+  c.clear_first_layer();
+  CHECK(Run("input_grad", {S(v1::F32, "[4, 3]")}, c, "std.Mlp") == "F32[1]");
+  c.set_loss("mse");
+  CHECK(Run("forward", {S(v1::F32, "[4, 8]"), S(v1::F32, "[4, 3]")}, c, "std.Mlp") == "F32[1]");
+  CHECK_THAT(Run("forward", {S(v1::F32, "[4, 8]")}, c, "std.Mlp"), Contains("x and the targets"));
+  CHECK(Run("backward", {S(v1::F32, "[1]")}, c, "std.Mlp") == "F32[1]");
+  c.clear_learning_rate();
+  CHECK_THAT(Run("step", {S(v1::F32, "[1]")}, c, "std.Mlp"), Contains("config.learning_rate is missing"));
+}
+
+TEST_CASE("std.Mlp: every field that is wrong is named") {
+  v1::Config c;
+  CHECK_THAT(Check("std.Mlp", c), Contains("config.rows is missing") && Contains("config.widths has 0 numbers"));
+  c.add_widths(8);
+  c.add_widths(-1);
+  c.set_rows(4);
+  c.set_slots(-1);
+  c.set_first_layer(-2);
+  c.set_loss("hinge");
+  c.set_activation("gelu");
+  c.set_dtype(v1::I32);
+  c.set_precision("fp8");
+  CHECK_THAT(Check("std.Mlp", c), Contains("config.widths is -1") && Contains("config.slots is -1") && Contains("config.first_layer is -2") &&
+                                      Contains("config.loss \"hinge\" is not mse") && Contains("gelu") && Contains("config.dtype I32") &&
+                                      Contains("fp8"));
+  v1::Config large;
+  large.add_widths(int64_t{1} << 31);
+  large.add_widths(int64_t{1} << 31);
+  large.set_rows(1);
+  CHECK_THAT(Check("std.Mlp", large), Contains("1 TiB"));
+  v1::Config call;
+  call.add_widths(2);
+  call.add_widths(2);
+  call.set_rows(1);
+  call.set_microbatches(3);
+  call.set_slots(2);
+  call.set_microbatch(3);
+  call.set_slot(2);
+  CHECK_THAT(Check("std.Mlp", call), Contains("config.microbatch is 3; config.microbatches allows 0 to 2") && Contains("config.slots allows 0 to 1"));
+  call.set_microbatch(2);
+  call.clear_slot();
+  CHECK_THAT(Run("forward", {S(v1::F32, "[1, 2]")}, call, "std.Mlp"), Contains("microbatch 2 in slot 2 is beyond"));
 }
 
 }  // namespace

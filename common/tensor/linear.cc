@@ -41,6 +41,16 @@ T ActivateAs(Activation a, T x) {
 }
 
 template <typename T>
+T GradientAs(Activation a, T y, T dy) {
+  switch (a) {
+    case Activation::kRelu: return y > T{0} ? dy : T{0};
+    case Activation::kTanh: return dy * (T{1} - y * y);
+    case Activation::kSigmoid: return dy * (y * (T{1} - y));
+    default: return dy;
+  }
+}
+
+template <typename T>
 absl::Status Forward(const Tensor& x, const LinearParameters& p, Activation activation, const Tensor& out) {
   const int64_t batch = x.dims()[0], in = p.weights.dims()[1], features = p.weights.dims()[0];
   T* y = out.as<T>();
@@ -55,6 +65,9 @@ absl::Status Forward(const Tensor& x, const LinearParameters& p, Activation acti
 
 float Activate(Activation a, float x) { return ActivateAs(a, x); }
 double Activate(Activation a, double x) { return ActivateAs(a, x); }
+
+float ActivationGradient(Activation a, float y, float dy) { return GradientAs(a, y, dy); }
+double ActivationGradient(Activation a, double y, double dy) { return GradientAs(a, y, dy); }
 
 absl::StatusOr<Activation> ParseActivation(const std::string& name) {
   if (name.empty() || name == "none") return Activation::kNone;

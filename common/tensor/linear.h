@@ -19,6 +19,10 @@ absl::StatusOr<Activation> ParseActivation(const std::string& name);
 float Activate(Activation a, float x);
 double Activate(Activation a, double x);
 
+// dy * f'(x) by y = f(x). Not for kGelu, whose slope y does not tell.
+float ActivationGradient(Activation a, float y, float dy);
+double ActivationGradient(Activation a, double y, double dy);
+
 struct LinearParameters {
   Tensor weights;  // [out_features, in_features]
   Tensor bias;     // [out_features]

@@ -1,14 +1,13 @@
 #include "driver/schedules/graph.h"
 
 #include <algorithm>
-#include <set>
 
 #include "absl/strings/str_cat.h"
+#include "driver/schedules/graph_options.h"
 
 namespace weft {
 namespace {
 
-constexpr int32_t kMostLanes = 8;
 constexpr double kProgressTimeout = 60;  // seconds; the graph's default
 
 class Builder {
@@ -93,28 +92,9 @@ class Builder {
     return seconds;
   }
 
-  // As many lanes as a worker has neighbours, so that a value from one does not wait for one from another.
-  int32_t Lanes() const {
-    std::vector<std::set<int32_t>> peers(s_.workers);
-    for (int32_t s = 0; s + 1 < s_.stages(); ++s) {
-      const int32_t a = s_.worker_of[s], b = s_.worker_of[s + 1];
-      if (a == b) continue;
-      peers[a].insert(b);
-      peers[b].insert(a);
-    }
-    size_t most = 1;
-    for (const auto& p : peers) most = std::max(most, p.size());
-    return static_cast<int32_t>(std::min<size_t>(most, kMostLanes));
-  }
-
   void SetOptions(double longest) {
+    SetPipelineOptions(s_, &graph_);
     v1::Options* options = graph_.mutable_options();
-    options->set_overlap(v1::ON);
-    options->set_max_in_flight(1);
-    // Values are received in the order in which they are taken.
-    options->set_prefetch_depth(0);
-    options->set_send_lanes(Lanes());
-    options->set_recv_lanes(Lanes());
     if (plan_.costs.hop > 0) options->mutable_emulate()->set_latency_s(plan_.costs.ToUnits(plan_.costs.hop));
     if (4 * longest > kProgressTimeout) options->set_progress_timeout_s(4 * longest);
   }

@@ -32,6 +32,8 @@ class NoKernels : public KernelsApi {
   int Linear(int, DevicePrecision, DeviceActivation, const void*, const void*, const void*, void*, int64_t, int64_t, int64_t, void*) override {
     return kCudaInvalidValue;
   }
+  int Gemm(int, DevicePrecision, const void*, bool, const void*, bool, void*, int64_t, int64_t, int64_t, bool, void*) override { return kCudaInvalidValue; }
+  int ActivationGradient(int, DeviceActivation, const void*, const void*, void*, int64_t, void*) override { return kCudaInvalidValue; }
   int Delay(int64_t, int, void*) override { return kCudaInvalidValue; }
   int Calibrate() override { return kCudaInvalidValue; }
   int CombineStatus(const DeviceStatus* const*, int, DeviceStatus*, void*) override { return kCudaInvalidValue; }

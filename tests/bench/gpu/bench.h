@@ -44,5 +44,6 @@ int Copies(int argc, char** argv);
 int Latency(int argc, char** argv);
 int Beside(int argc, char** argv);
 int Timeline(int argc, char** argv);
+int Pipeline(int argc, char** argv);
 
 }  // namespace weft::bench

@@ -201,6 +201,8 @@ class NullKernels : public KernelsApi {
   int Linear(int, DevicePrecision, DeviceActivation, const void*, const void*, const void*, void*, int64_t, int64_t, int64_t, void*) override {
     return 0;
   }
+  int Gemm(int, DevicePrecision, const void*, bool, const void*, bool, void*, int64_t, int64_t, int64_t, bool, void*) override { return 0; }
+  int ActivationGradient(int, DeviceActivation, const void*, const void*, void*, int64_t, void*) override { return 0; }
   int Delay(int64_t, int, void*) override { return 0; }
   int Calibrate() override { return 0; }
   int CombineStatus(const DeviceStatus* const*, int, DeviceStatus*, void*) override { return 0; }

@@ -18,6 +18,9 @@ int main(int argc, char** argv) {
       {"copies", Copies, "bandwidth of ipc and shm edges against plain copies"},
       {"latency", Latency, "cost of an op in the loop, chains of small kernels, CPU -> GPU -> CPU"},
       {"timeline", Timeline, "predicted against measured periods, with calibrated costs"},
+      {"pipeline", Pipeline,
+       "training by pipeline schedules against their prediction: [--stages 4] [--microbatches 8,16] [--schedules gpipe,1f1b,...] [--width N] [--rows N] "
+       "[--layers N] [--dtype BF16] [--executions N] [--in-flight N]"},
       {"beside", Beside, "transfers beside matrix products: what each costs the other"},
   };
   for (const Part& p : kParts) {

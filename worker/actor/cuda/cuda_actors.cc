@@ -6,6 +6,7 @@ void RegisterCudaActors(ActorRegistry* registry) {
   RegisterCudaMathActors(registry);
   RegisterCudaSourceActors(registry);
   RegisterCudaLinearActor(registry);
+  RegisterCudaMlpActor(registry);
   RegisterCudaTestingActors(registry);
 }
 

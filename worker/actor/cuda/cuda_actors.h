@@ -3,7 +3,8 @@
 // weft's own actor classes on CUDA: those of worker/actor/std, with the same results. Calls only launch, on the call's stream. Made for a
 // CudaDevice, which outlives them.
 //
-// Results are those of the CPU bit for bit, but for: products of F32 and F64 (cuBLAS sums in another order) and what Linear makes of them;
+// Results are those of the CPU bit for bit, but for: products of F32 and F64 (cuBLAS sums in another order) and what Linear and
+// Mlp make of them;
 // reductions of floats over more than 4096 elements (reduce_order.h); which NaN an operation gives.
 
 #include "common/device/cuda/cuda_device.h"
@@ -17,6 +18,8 @@ void RegisterCudaMathActors(ActorRegistry* registry);
 void RegisterCudaSourceActors(ActorRegistry* registry);
 // std.Linear.
 void RegisterCudaLinearActor(ActorRegistry* registry);
+// std.Mlp.
+void RegisterCudaMlpActor(ActorRegistry* registry);
 // std.Delay, std.Fail, std.Check.
 void RegisterCudaTestingActors(ActorRegistry* registry);
 

@@ -29,6 +29,13 @@ v1::Config Complete(const std::string& cls) {
     c.set_in_features(2);
     c.set_out_features(3);
   }
+  if (cls == "std.Mlp") {
+    c.add_widths(2);
+    c.add_widths(2);
+    c.set_rows(2);
+    c.set_learning_rate(1);
+    c.set_microbatch(0);
+  }
   return c;
 }
 
@@ -238,6 +245,87 @@ WEFT_GPU_CASE("cuda actors: linear, with the CPU's weights") {
   c.set_precision("fp4");
   CHECK(Mentions(CallCuda(gpu, "std.Linear", "forward", c, {Random(v1::F32, "[2, 2]", 1)}).status(), "fp4"));
   CheckAsOnCpu(gpu, "std.Linear", "forward", {}, {});
+}
+
+// An actor that lives on, with what its calls gave, on the host.
+class Trainer {
+ public:
+  Trainer(TestGpu* gpu, const v1::Config& config)
+      : gpu_(gpu), config_(config), actor_(*ActorRegistry::Std(gpu == nullptr ? "cpu" : "cuda").Make("std.Mlp", config, gpu == nullptr ? nullptr : gpu->device())) {}
+
+  Tensor Call(const std::string& method, int64_t microbatch, const std::vector<Tensor>& args) {
+    std::vector<Tensor> outs(1), given;
+    const int m = *actor_->Method(method);
+    absl::Status s;
+    if (gpu_ == nullptr) {
+      TestContext ctx;
+      ctx.config_ = config_;
+      ctx.config_.set_microbatch(microbatch);
+      s = actor_->Call(m, ctx, args, &outs);
+    } else {
+      CudaTestContext ctx(gpu_);
+      ctx.config_ = config_;
+      ctx.config_.set_microbatch(microbatch);
+      for (const Tensor& a : args) given.push_back(gpu_->Upload(a));
+      s = actor_->Call(m, ctx, given, &outs);
+      if (s.ok()) outs[0] = gpu_->Download(outs[0]);
+    }
+    CAPTURE(method, s.ToString());
+    REQUIRE(s.ok());
+    return outs[0];
+  }
+
+  // The loss of two microbatches and the parameters after the step.
+  std::vector<double> Step(const Tensor& x, const Tensor& t) {
+    std::vector<double> all;
+    for (int64_t k = 0; k < 2; ++k) {
+      const Tensor loss = Call("forward", k, {x, t});
+      all.push_back(ElementAsDouble(loss, 0));
+      Call("weight_grad", k, {Call("input_grad", k, {loss})});
+    }
+    Call("step", 0, {t});
+    for (const double v : Values(Call("weights", 0, {}))) all.push_back(v);
+    return all;
+  }
+
+ private:
+  TestGpu* const gpu_;
+  const v1::Config config_;
+  const std::unique_ptr<Actor> actor_;
+};
+
+WEFT_GPU_CASE("cuda actors: a network is trained as on the CPU") {
+  for (const DType d : kFloats) {
+    for (const char* activation : {"relu", "tanh", "sigmoid"}) {
+      v1::Config c;
+      for (const int64_t w : {12, 16, 8, 8}) c.add_widths(w);
+      c.set_dtype(d);
+      c.set_rows(6);
+      c.set_microbatches(2);
+      c.set_learning_rate(0.1);
+      c.set_seed(2);
+      c.set_activation(activation);
+      c.set_loss("mse");
+      CAPTURE(DTypeName(d), activation);
+      Trainer cuda(&gpu, c);
+      v1::Config on_cpu = c;
+      on_cpu.set_dtype(d == v1::F64 ? v1::F64 : v1::F32);
+      Trainer cpu(nullptr, on_cpu);
+      const double margin = d == v1::F64 ? 1e-13 : d == v1::F32 ? 1e-5 : d == v1::F16 ? 6e-3 : 5e-2;
+      double worst = 0;
+      for (uint64_t step = 0; step < 3; ++step) {
+        const Tensor x = Random(on_cpu.dtype(), "[6, 12]", 10 + step), t = Random(on_cpu.dtype(), "[6, 8]", 20 + step);
+        const Tensor dx = *Tensor::OnHost(d, x.dims()), dt = *Tensor::OnHost(d, t.dims());
+        for (int64_t i = 0; i < x.elements(); ++i) SetElementFromDouble(dx, i, ElementAsDouble(x, i));
+        for (int64_t i = 0; i < t.elements(); ++i) SetElementFromDouble(dt, i, ElementAsDouble(t, i));
+        const std::vector<double> a = cuda.Step(dx, dt), b = cpu.Step(x, t);
+        REQUIRE(a.size() == b.size());
+        for (size_t i = 0; i < a.size(); ++i) worst = std::max(worst, std::fabs(a[i] - b[i]));
+      }
+      CAPTURE(worst);
+      CHECK(worst < margin);
+    }
+  }
 }
 
 WEFT_GPU_CASE("cuda actors: delay passes on, and keeps as much of the GPU busy as it is told") {

@@ -33,6 +33,23 @@ absl::Status CopyOnDevice(CudaDevice& device, CallContext& ctx, const Tensor& fr
   return CopyOnDevice(device, ctx, to.data(), from.data(), from.bytes());
 }
 
+absl::StatusOr<Tensor> UploadWeights(CudaDevice& device, const Tensor& host) {
+  absl::StatusOr<std::shared_ptr<void>> memory = device.Allocate(host.bytes());
+  if (!memory.ok()) {
+    return absl::Status(memory.status().code(), absl::StrCat("weights ", host.ToString(), ": ", std::string(memory.status().message())));
+  }
+  CudaApi& api = *device.api();
+  CudaStreamHandle stream = nullptr;
+  WEFT_RETURN_IF_ERROR(device.Check(api.StreamCreate(0, &stream), "making a stream for weights"));
+  absl::Status s = device.Check(api.MemcpyAsync(memory->get(), host.data(), host.bytes(), stream), "copying weights to the device");
+  if (s.ok()) s = device.Check(api.StreamSynchronize(stream), "copying weights to the device");
+  const absl::Status destroyed = device.Check(api.StreamDestroy(stream), "ending a stream for weights");
+  WEFT_RETURN_IF_ERROR(s);
+  WEFT_RETURN_IF_ERROR(destroyed);
+  void* const data = memory->get();
+  return Tensor(host.dtype(), host.dims(), data, *std::move(memory));
+}
+
 absl::StatusOr<DevicePrecision> PrecisionOf(const v1::Config& config) {
   const std::string& p = config.precision();
   if (p.empty() || p == "fp32") return DevicePrecision::kFp32;

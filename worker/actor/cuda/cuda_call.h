@@ -42,6 +42,9 @@ class CudaTableActor : public Actor {
 absl::Status CopyOnDevice(CudaDevice& device, CallContext& ctx, void* to, const void* from, size_t bytes);
 absl::Status CopyOnDevice(CudaDevice& device, CallContext& ctx, const Tensor& from, const Tensor& to);
 
+// Weights in the device's memory. Blocks until they are there.
+absl::StatusOr<Tensor> UploadWeights(CudaDevice& device, const Tensor& host);
+
 // From config.precision; InvalidArgument lists what there is.
 absl::StatusOr<DevicePrecision> PrecisionOf(const v1::Config& config);
 

@@ -41,24 +41,6 @@ class CudaLinearActor : public Actor {
   const DevicePrecision precision_;
 };
 
-// Blocks until the copy is done.
-absl::StatusOr<Tensor> Upload(CudaDevice& device, const Tensor& host) {
-  absl::StatusOr<std::shared_ptr<void>> memory = device.Allocate(host.bytes());
-  if (!memory.ok()) {
-    return absl::Status(memory.status().code(), absl::StrCat("weights ", host.ToString(), ": ", std::string(memory.status().message())));
-  }
-  CudaApi& api = *device.api();
-  CudaStreamHandle stream = nullptr;
-  WEFT_RETURN_IF_ERROR(device.Check(api.StreamCreate(0, &stream), "making a stream for weights"));
-  absl::Status s = device.Check(api.MemcpyAsync(memory->get(), host.data(), host.bytes(), stream), "copying weights to the device");
-  if (s.ok()) s = device.Check(api.StreamSynchronize(stream), "copying weights to the device");
-  const absl::Status destroyed = device.Check(api.StreamDestroy(stream), "ending a stream for weights");
-  WEFT_RETURN_IF_ERROR(s);
-  WEFT_RETURN_IF_ERROR(destroyed);
-  void* const data = memory->get();
-  return Tensor(host.dtype(), host.dims(), data, *std::move(memory));
-}
-
 }  // namespace
 
 void RegisterCudaLinearActor(ActorRegistry* registry) {
@@ -70,8 +52,8 @@ void RegisterCudaLinearActor(ActorRegistry* registry) {
     WEFT_ASSIGN_OR_RETURN(const LinearParameters host, LinearWeights(config.in_features(), config.out_features(), config.seed(), dtype));
     cuda->BindThread();
     LinearParameters p;
-    WEFT_ASSIGN_OR_RETURN(p.weights, Upload(*cuda, host.weights));
-    WEFT_ASSIGN_OR_RETURN(p.bias, Upload(*cuda, host.bias));
+    WEFT_ASSIGN_OR_RETURN(p.weights, UploadWeights(*cuda, host.weights));
+    WEFT_ASSIGN_OR_RETURN(p.bias, UploadWeights(*cuda, host.bias));
     return std::make_unique<CudaLinearActor>(cuda, std::move(p), activation, precision);
   });
 }

@@ -13,6 +13,13 @@ v1::Config Complete(const std::string& cls) {
     c.set_in_features(2);
     c.set_out_features(3);
   }
+  if (cls == "std.Mlp") {
+    c.add_widths(2);
+    c.add_widths(2);
+    c.set_rows(2);
+    c.set_learning_rate(1);
+    c.set_microbatch(0);
+  }
   return c;
 }
 

@@ -6,6 +6,7 @@ void RegisterStdActors(ActorRegistry* registry) {
   RegisterMathActors(registry);
   RegisterSourceActors(registry);
   RegisterLinearActor(registry);
+  RegisterMlpActor(registry);
   RegisterTestingActors(registry);
 }
 

@@ -12,6 +12,8 @@ void RegisterMathActors(ActorRegistry* registry);
 void RegisterSourceActors(ActorRegistry* registry);
 // std.Linear.
 void RegisterLinearActor(ActorRegistry* registry);
+// std.Mlp.
+void RegisterMlpActor(ActorRegistry* registry);
 // std.Delay, std.Fail, std.Check.
 void RegisterTestingActors(ActorRegistry* registry);
 

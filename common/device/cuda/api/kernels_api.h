@@ -58,6 +58,12 @@ class KernelsApi {
   // y[batch, out] = activation(x[batch, in] * w[out, in]^T + bias[out]). F32, F64, F16, BF16.
   virtual int Linear(int dtype, DevicePrecision precision, DeviceActivation activation, const void* x, const void* w, const void* bias,
                      void* y, int64_t batch, int64_t in, int64_t out, void* stream) = 0;
+  // c[m, n] = a[m, k] * b[k, n], plus what c holds when `accumulate`; row-major. A transposed factor lies in memory as [k, m] or [n, k]. F32, F64, F16,
+  // BF16, by cuBLAS as Matmul.
+  virtual int Gemm(int dtype, DevicePrecision precision, const void* a, bool a_transposed, const void* b, bool b_transposed, void* c, int64_t m,
+                   int64_t n, int64_t k, bool accumulate, void* stream) = 0;
+  // dx = dy * f'(x), by y = f(x): kNone, kRelu, kTanh, kSigmoid. `dx` may be y or dy. F32, F64, F16, BF16.
+  virtual int ActivationGradient(int dtype, DeviceActivation activation, const void* y, const void* dy, void* dx, int64_t n, void* stream) = 0;
   // Spins in dependent arithmetic on `blocks` multiprocessors (one block each) for about `ns`, by the calibration of Calibrate.
   virtual int Delay(int64_t ns, int blocks, void* stream) = 0;
   // Measures how fast Delay's arithmetic runs here. Blocks for some milliseconds at the first call of a process; later calls do nothing.

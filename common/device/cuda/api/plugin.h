@@ -10,7 +10,7 @@
 namespace weft {
 
 // Changes whenever an interface does: worker and library of different builds refuse each other.
-constexpr int kCudaPluginVersion = 2;
+constexpr int kCudaPluginVersion = 3;
 
 // All valid until the process ends.
 struct CudaPlugin {

@@ -12,6 +12,7 @@
 #include "common/tensor/arith.h"
 #include "common/tensor/combine.h"
 #include "common/tensor/fill.h"
+#include "common/tensor/linear.h"
 
 namespace weft {
 namespace {
@@ -160,6 +161,37 @@ int FakeKernels::Linear(int dtype, DevicePrecision precision, DeviceActivation a
   return Put(cuda_, stream, "linear",
              {{x, Size(dtype, batch * in)}, {w, Size(dtype, out * in)}, {bias, Size(dtype, out)}, {y, Size(dtype, batch * out)}},
              Checked(cuda_, [=] { return FakeLinear(Type(dtype), precision, activation, x, w, bias, y, batch, in, out); }));
+}
+
+int FakeKernels::Gemm(int dtype, DevicePrecision precision, const void* a, bool a_transposed, const void* b, bool b_transposed, void* c, int64_t m,
+                      int64_t n, int64_t k, bool accumulate, void* stream) {
+  if (!loaded_) return kCudaInvalidDeviceFunction;
+  if (!IsFloat(Type(dtype)) || m < 0 || n < 0 || k < 1) return kCudaInvalidValue;
+  if (m == 0 || n == 0) return kCudaSuccess;
+  return Put(cuda_, stream, "gemm", {{a, Size(dtype, m * k)}, {b, Size(dtype, k * n)}, {c, Size(dtype, m * n)}}, Checked(cuda_, [=] {
+               return FakeGemm(Type(dtype), precision, a, a_transposed, b, b_transposed, c, m, n, k, accumulate);
+             }));
+}
+
+int FakeKernels::ActivationGradient(int dtype, DeviceActivation activation, const void* y, const void* dy, void* dx, int64_t n, void* stream) {
+  if (!loaded_) return kCudaInvalidDeviceFunction;
+  if (!IsFloat(Type(dtype)) || activation == DeviceActivation::kGelu || n < 0) return kCudaInvalidValue;
+  if (n == 0) return kCudaSuccess;
+  const auto run = [=] {
+    return ForElementType(Type(dtype), [&](auto e) {
+      using E = decltype(e);
+      if constexpr (std::is_floating_point_v<typename E::Compute>) {
+        const auto* ys = static_cast<const typename E::Storage*>(y);
+        const auto* dys = static_cast<const typename E::Storage*>(dy);
+        auto* dxs = static_cast<typename E::Storage*>(dx);
+        for (int64_t i = 0; i < n; ++i) {
+          dxs[i] = E::Store(weft::ActivationGradient(static_cast<Activation>(activation), E::Load(ys[i]), E::Load(dys[i])));
+        }
+      }
+      return absl::OkStatus();
+    });
+  };
+  return Put(cuda_, stream, "activation gradient", {{y, Size(dtype, n)}, {dy, Size(dtype, n)}, {dx, Size(dtype, n)}}, Checked(cuda_, run));
 }
 
 int FakeKernels::Delay(int64_t ns, int blocks, void* stream) {

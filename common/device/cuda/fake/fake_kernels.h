@@ -37,6 +37,9 @@ class FakeKernels : public KernelsApi {
   int Matmul(int dtype, DevicePrecision precision, const void* a, const void* b, void* c, int64_t m, int64_t n, int64_t k, void* stream) override;
   int Linear(int dtype, DevicePrecision precision, DeviceActivation activation, const void* x, const void* w, const void* bias, void* y,
              int64_t batch, int64_t in, int64_t out, void* stream) override;
+  int Gemm(int dtype, DevicePrecision precision, const void* a, bool a_transposed, const void* b, bool b_transposed, void* c, int64_t m, int64_t n,
+           int64_t k, bool accumulate, void* stream) override;
+  int ActivationGradient(int dtype, DeviceActivation activation, const void* y, const void* dy, void* dx, int64_t n, void* stream) override;
   // Holds the stream for `ns` of real time without using a core.
   int Delay(int64_t ns, int blocks, void* stream) override;
   int Calibrate() override;

@@ -144,6 +144,20 @@ absl::Status FakeMatmul(DType dtype, DevicePrecision precision, const void* a, c
   });
 }
 
+absl::Status FakeGemm(DType dtype, DevicePrecision precision, const void* a, bool a_transposed, const void* b, bool b_transposed, void* c, int64_t m,
+                      int64_t n, int64_t k, bool accumulate) {
+  if (dtype == v1::F64) {
+    return Gemm(static_cast<const double*>(a), a_transposed, static_cast<const double*>(b), b_transposed, static_cast<double*>(c), m, n, k,
+                accumulate);
+  }
+  const std::vector<float> as = Floats(dtype, precision, a, m * k), bs = Floats(dtype, precision, b, k * n);
+  std::vector<float> cs(static_cast<size_t>(m * n));
+  if (accumulate) cs = Floats(dtype, DevicePrecision::kFp32, c, m * n);
+  WEFT_RETURN_IF_ERROR(Gemm(as.data(), a_transposed, bs.data(), b_transposed, cs.data(), m, n, k, accumulate));
+  StoreFloats(dtype, cs, c);
+  return absl::OkStatus();
+}
+
 absl::Status FakeLinear(DType dtype, DevicePrecision precision, DeviceActivation activation, const void* x, const void* w, const void* bias, void* y,
                         int64_t batch, int64_t in, int64_t out) {
   const auto how = static_cast<Activation>(activation);

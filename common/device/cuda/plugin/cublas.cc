@@ -88,7 +88,7 @@ cudaError_t Cublas::Open(const char** problem) {
 }
 
 cudaError_t Cublas::Gemm(int dtype, DevicePrecision precision, bool transpose_a, int64_t m, int64_t n, int64_t k, const void* a, int64_t lda,
-                         const void* b, int64_t ldb, void* c, bool accumulate, void* workspace, size_t workspace_bytes, cudaStream_t stream) {
+                         bool transpose_b, const void* b, int64_t ldb, void* c, bool accumulate, void* workspace, size_t workspace_bytes, cudaStream_t stream) {
   cudaDataType_t type;
   cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
   switch (dtype) {
@@ -112,7 +112,7 @@ cudaError_t Cublas::Gemm(int dtype, DevicePrecision precision, bool transpose_a,
   const double one = 1, beta = accumulate ? 1 : 0;
   const float one_f = 1, beta_f = accumulate ? 1 : 0;
   const bool f64 = dtype == kDeviceF64;
-  s = f_->gemm(handle, transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, CUBLAS_OP_N, m, n, k, f64 ? static_cast<const void*>(&one) : &one_f, a, type, lda, b,
+  s = f_->gemm(handle, transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, m, n, k, f64 ? static_cast<const void*>(&one) : &one_f, a, type, lda, b,
                type, ldb, f64 ? static_cast<const void*>(&beta) : &beta_f, c, type, m, compute, CUBLAS_GEMM_DEFAULT);
   return ToCuda(s);
 }

@@ -72,6 +72,19 @@ class RealKernels final : public KernelsApi {
   int Matmul(int dtype, DevicePrecision precision, const void* a, const void* b, void* c, int64_t m, int64_t n, int64_t k, void* stream) override;
   int Linear(int dtype, DevicePrecision precision, DeviceActivation activation, const void* x, const void* w, const void* bias, void* y,
              int64_t batch, int64_t in, int64_t out, void* stream) override;
+  int Gemm(int dtype, DevicePrecision precision, const void* a, bool a_transposed, const void* b, bool b_transposed, void* c, int64_t m, int64_t n,
+           int64_t k, bool accumulate, void* stream) override {
+    if (!IsFloat(dtype) || m < 0 || n < 0 || k < 1) return cudaErrorInvalidValue;
+    if (m == 0 || n == 0) return cudaSuccess;
+    // Row-major c is column-major c transposed, which is b transposed times a transposed; what lies in memory transposed already is taken so.
+    return cublas_.Gemm(dtype, precision, b_transposed, n, m, k, b, b_transposed ? k : n, a_transposed, a, a_transposed ? m : k, c, accumulate,
+                        workspaces_.Of(Stream(stream)), workspaces_.bytes(), Stream(stream));
+  }
+  int ActivationGradient(int dtype, DeviceActivation activation, const void* y, const void* dy, void* dx, int64_t n, void* stream) override {
+    if (!IsFloat(dtype) || activation == DeviceActivation::kGelu || n < 0) return cudaErrorInvalidValue;
+    if (n == 0) return cudaSuccess;
+    return LaunchActivationGradient(dtype, activation, y, dy, dx, n, Stream(stream));
+  }
   int Delay(int64_t ns, int blocks, void* stream) override {
     // Without Calibrate nobody knows how long a round takes.
     if (ns < 0 || blocks < 1 || rounds_per_ns_ <= 0) return cudaErrorInvalidValue;
@@ -188,7 +201,7 @@ int RealKernels::Matmul(int dtype, DevicePrecision precision, const void* a, con
   if (k == 0) return cudaMemsetAsync(c, 0, static_cast<size_t>(m * n * Bytes(dtype)), Stream(stream));
   if (!IsFloat(dtype)) return LaunchIntegerMatmul(Bytes(dtype), a, b, c, m, n, k, Stream(stream));
   // Row-major c is column-major c transposed, which is b transposed times a transposed.
-  return cublas_.Gemm(dtype, precision, false, n, m, k, b, n, a, k, c, false, workspaces_.Of(Stream(stream)), workspaces_.bytes(),
+  return cublas_.Gemm(dtype, precision, false, n, m, k, b, n, false, a, k, c, false, workspaces_.Of(Stream(stream)), workspaces_.bytes(),
                       Stream(stream));
 }
 
@@ -199,7 +212,7 @@ int RealKernels::Linear(int dtype, DevicePrecision precision, DeviceActivation a
   // The bias first and the product on top of it, as on the CPU: one rounding.
   cudaError_t e = LaunchRows(Bytes(dtype), bias, y, batch, out, Stream(stream));
   if (e != cudaSuccess) return e;
-  e = cublas_.Gemm(dtype, precision, true, out, batch, in, w, in, x, in, y, true, workspaces_.Of(Stream(stream)), workspaces_.bytes(),
+  e = cublas_.Gemm(dtype, precision, true, out, batch, in, w, in, false, x, in, y, true, workspaces_.Of(Stream(stream)), workspaces_.bytes(),
                    Stream(stream));
   if (e != cudaSuccess || activation == DeviceActivation::kNone) return e;
   return LaunchActivation(dtype, activation, y, batch * out, Stream(stream));

@@ -35,6 +35,9 @@ cudaError_t LaunchIntegerMatmul(int bytes, const void* a, const void* b, void* c
 cudaError_t LaunchRows(int bytes, const void* bias, void* y, int64_t rows, int64_t columns, cudaStream_t stream);
 // In place; F32, F64, F16, BF16.
 cudaError_t LaunchActivation(int dtype, DeviceActivation activation, void* y, int64_t n, cudaStream_t stream);
+// dx = dy * f'(x) by y = f(x), not kGelu; dx may be either of them.
+cudaError_t LaunchActivationGradient(int dtype, DeviceActivation activation, const void* y, const void* dy, void* dx, int64_t n,
+                                     cudaStream_t stream);
 
 // control.cu
 cudaError_t LoadControl();

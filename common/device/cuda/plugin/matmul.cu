@@ -68,12 +68,29 @@ __global__ void __launch_bounds__(kThreads) ActivationKernel(DeviceActivation a,
   for (int64_t i = ThreadIndex(); i < n; i += ThreadCount()) y[i] = E::Store(Activate(a, E::Load(y[i])));
 }
 
+template <typename T>
+__device__ T Gradient(DeviceActivation a, T y, T dy) {
+  switch (a) {
+    case DeviceActivation::kRelu: return y > T{0} ? dy : T{0};
+    case DeviceActivation::kTanh: return dy * (T{1} - y * y);
+    case DeviceActivation::kSigmoid: return dy * (y * (T{1} - y));
+    default: return dy;
+  }
+}
+
+// dx may be y or dy: each thread reads an element before it writes it.
+template <typename E>
+__global__ void __launch_bounds__(kThreads) GradientKernel(DeviceActivation a, const typename E::Storage* y, const typename E::Storage* dy,
+                                                           typename E::Storage* dx, int64_t n) {
+  for (int64_t i = ThreadIndex(); i < n; i += ThreadCount()) dx[i] = E::Store(Gradient(a, E::Load(y[i]), E::Load(dy[i])));
+}
+
 }  // namespace
 
 cudaError_t LoadMatmul() {
   return LoadKernels(IntegerKernel<uint8_t>, IntegerKernel<uint16_t>, IntegerKernel<uint32_t>, IntegerKernel<uint64_t>, RowsKernel<uint16_t>,
                      RowsKernel<uint32_t>, RowsKernel<uint64_t>, ActivationKernel<F16>, ActivationKernel<BF16>, ActivationKernel<F32>,
-                     ActivationKernel<F64>);
+                     ActivationKernel<F64>, GradientKernel<F16>, GradientKernel<BF16>, GradientKernel<F32>, GradientKernel<F64>);
 }
 
 cudaError_t LaunchIntegerMatmul(int bytes, const void* a, const void* b, void* c, int64_t m, int64_t n, int64_t k, cudaStream_t stream) {
@@ -110,6 +127,16 @@ cudaError_t LaunchActivation(int dtype, DeviceActivation activation, void* y, in
   return ForFloat(dtype, [&](auto e) {
     using E = decltype(e);
     return Launch(ActivationKernel<E>, GridFor(n, kThreads), dim3(kThreads), 0, stream, activation, static_cast<typename E::Storage*>(y), n);
+  });
+}
+
+cudaError_t LaunchActivationGradient(int dtype, DeviceActivation activation, const void* y, const void* dy, void* dx, int64_t n,
+                                     cudaStream_t stream) {
+  return ForFloat(dtype, [&](auto e) {
+    using E = decltype(e);
+    using S = typename E::Storage;
+    return Launch(GradientKernel<E>, GridFor(n, kThreads), dim3(kThreads), 0, stream, activation, static_cast<const S*>(y),
+                  static_cast<const S*>(dy), static_cast<S*>(dx), n);
   });
 }
 

@@ -337,6 +337,64 @@ WEFT_KERNELS_CASE("kernels: floats are multiplied as exactly as their type and p
   }
 }
 
+WEFT_KERNELS_CASE("kernels: gemm takes factors as they lie, and adds to what is there when told to") {
+  KernelsApi& k = *gpu.kernels();
+  constexpr int64_t m = 24, n = 20, inner = 40;
+  for (const DType d : kFloats) {
+    for (const int how : {0, 1, 2, 3, 4, 7}) {
+      const bool ta = (how & 1) != 0, tb = (how & 2) != 0, accumulate = (how & 4) != 0;
+      CAPTURE(DTypeName(d), ta, tb, accumulate);
+      // Whole numbers below 8: exact in every type and order.
+      const Tensor a = Whole(d, {m * inner}, 1, 1), b = Whole(d, {inner * n}, 2, 2), before = Whole(d, {m, n}, 5, 3);
+      const Tensor c = accumulate ? gpu.Upload(before) : gpu.Rubbish(d, {m, n});
+      REQUIRE(k.Gemm(d, DevicePrecision::kFp32, gpu.Upload(a).data(), ta, gpu.Upload(b).data(), tb, c.data(), m, n, inner, accumulate, gpu.native()) ==
+              kCudaSuccess);
+      const Tensor got = gpu.Download(c);
+      int wrong = 0;
+      for (int64_t i = 0; i < m * n; ++i) {
+        double sum = accumulate ? ElementAsDouble(before, i) : 0;
+        for (int64_t p = 0; p < inner; ++p) {
+          sum += ElementAsDouble(a, ta ? p * m + i / n : i / n * inner + p) * ElementAsDouble(b, tb ? i % n * inner + p : p * n + i % n);
+        }
+        wrong += ElementAsDouble(got, i) != sum;
+      }
+      CHECK(wrong == 0);
+    }
+  }
+  CHECK(k.Gemm(v1::I32, DevicePrecision::kFp32, nullptr, false, nullptr, false, nullptr, 1, 1, 1, false, gpu.native()) == kCudaInvalidValue);
+  CHECK(k.Gemm(v1::F32, DevicePrecision::kFp32, nullptr, false, nullptr, false, nullptr, 0, 1, 1, false, gpu.native()) == kCudaSuccess);
+}
+
+WEFT_KERNELS_CASE("kernels: the gradient of an activation, by its result; also in place") {
+  KernelsApi& k = *gpu.kernels();
+  for (const DType d : kFloats) {
+    const Tensor y = Uniform(d, {1003}, 1), dy = Uniform(d, {1003}, 2);
+    for (const DeviceActivation a : {DeviceActivation::kNone, DeviceActivation::kRelu, DeviceActivation::kTanh, DeviceActivation::kSigmoid}) {
+      CAPTURE(DTypeName(d), static_cast<int>(a));
+      const Tensor on_y = gpu.Upload(y), on_dy = gpu.Upload(dy), dx = gpu.Rubbish(d, {1003});
+      REQUIRE(k.ActivationGradient(d, a, on_y.data(), on_dy.data(), dx.data(), 1003, gpu.native()) == kCudaSuccess);
+      const Tensor got = gpu.Download(dx);
+      double worst = 0;
+      for (int64_t i = 0; i < 1003; ++i) {
+        const double v = ElementAsDouble(y, i), g = ElementAsDouble(dy, i);
+        const double slope = a == DeviceActivation::kRelu ? (v > 0 ? 1 : 0) : a == DeviceActivation::kTanh ? 1 - v * v : a == DeviceActivation::kSigmoid ? v * (1 - v) : 1;
+        worst = std::max(worst, std::fabs(g * slope - ElementAsDouble(got, i)));
+      }
+      CAPTURE(worst);
+      CHECK(worst < (d == v1::F64 ? 1e-15 : d == v1::F32 ? 1e-6 : d == v1::F16 ? 2e-3 : 1e-2));
+      for (const Tensor& to : {on_y, on_dy}) {
+        const Tensor other = gpu.Upload(to.data() == on_y.data() ? dy : y);
+        const bool to_y = to.data() == on_y.data();
+        REQUIRE(k.ActivationGradient(d, a, to_y ? to.data() : other.data(), to_y ? other.data() : to.data(), to.data(), 1003, gpu.native()) == kCudaSuccess);
+        CHECK(Same(gpu.Download(to), got));
+      }
+    }
+  }
+  CHECK(k.ActivationGradient(v1::F32, DeviceActivation::kGelu, nullptr, nullptr, nullptr, 1, gpu.native()) == kCudaInvalidValue);
+  CHECK(k.ActivationGradient(v1::I32, DeviceActivation::kRelu, nullptr, nullptr, nullptr, 1, gpu.native()) == kCudaInvalidValue);
+  CHECK(k.ActivationGradient(v1::F32, DeviceActivation::kRelu, nullptr, nullptr, nullptr, 0, gpu.native()) == kCudaSuccess);
+}
+
 WEFT_KERNELS_CASE("kernels: linear is activation(x W^T + bias)") {
   KernelsApi& k = *gpu.kernels();
   constexpr int64_t batch = 7, in = 33, out = 20;
