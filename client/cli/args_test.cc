@@ -176,6 +176,24 @@ TEST_CASE("other commands") {
   CHECK(bench.transfer_s == Approx(0.010));
   CHECK(bench.executions == 20);
   CHECK(common.json);
+  const BenchPipelineArgs measured = Good<BenchPipelineArgs>({"bench", "pipeline", "--schedule", "zbv", "--stages", "4", "--microbatches", "8", "--hop", "1ms",
+                                                              "--executions", "7", "--in-flight", "3"});
+  CHECK(measured.pipeline.schedule == "zbv");
+  CHECK(measured.pipeline.stages == 4);
+  CHECK(measured.pipeline.microbatches == 8);
+  CHECK(measured.pipeline.hop == "1ms");
+  CHECK(measured.pipeline.in_flight == 3);
+  CHECK(measured.executions == 7);
+  const PipelineArgs trains = Good<PipelineArgs>({"pipeline", "--schedule", "1f1b", "--stages", "2", "--microbatches", "4", "--format", "graph", "--mlp", "8,4,2",
+                                                  "--rows", "5", "--seed", "9", "--learning-rate", "0.5", "--activation", "tanh", "--dtype", "F64", "--weights", "off"});
+  CHECK(trains.mlp == "8,4,2");
+  CHECK(trains.rows == 5);
+  CHECK(trains.seed == 9);
+  CHECK(trains.learning_rate == "0.5");
+  CHECK(trains.activation == "tanh");
+  CHECK(trains.dtype == "F64");
+  CHECK(trains.weights == false);
+  CHECK(trains.in_flight == 1);
   Good<VersionArgs>({"version"});
   Good<WorkersArgs>({"workers"});
   Good<GraphsArgs>({"graphs"});
