@@ -70,7 +70,7 @@ ends_with 2 'not a time' --schedule 1f1b $size --hop nan
 ends_with 2 'not a time' --schedule 1f1b $size --cost F=inf,I=1,W=1
 ends_with 2 'FB' --schedule auto $size --cost F=1,I=1,W=1,FB=0
 ends_with 2 'FB' --schedule auto $size --cost F=1,I=1,W=1,FB=nan
-ends_with 2 'no work' --schedule auto $size --cost F=0,I=0,W=0
+ends_with 2 'take no time' --schedule auto $size --cost F=0,I=0,W=0
 ends_with 2 'cost' --schedule 1f1b $size --cost F=1:2:3,I=1,W=1
 ends_with 2 'w' --schedule 1f1b $size --memory f=100
 ends_with 2 'w' --schedule 1f1b $size --memory f=100,w=40
