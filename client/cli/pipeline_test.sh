@@ -71,10 +71,10 @@ ends_with 2 'not a time' --schedule 1f1b $size --cost F=inf,I=1,W=1
 ends_with 2 'FB' --schedule auto $size --cost F=1,I=1,W=1,FB=0
 ends_with 2 'FB' --schedule auto $size --cost F=1,I=1,W=1,FB=nan
 ends_with 2 'take no time' --schedule auto $size --cost F=0,I=0,W=0
-ends_with 2 'cost' --schedule 1f1b $size --cost F=1:2:3,I=1,W=1
-ends_with 2 'w' --schedule 1f1b $size --memory f=100
-ends_with 2 'w' --schedule 1f1b $size --memory f=100,w=40
-ends_with 2 'cap' --schedule 1f1b $size --cap-activations nan
+ends_with 2 'has 3 values' --schedule 1f1b $size --cost F=1:2:3,I=1,W=1
+ends_with 2 'w is missing' --schedule 1f1b $size --memory f=100
+ends_with 2 '0 or less' --schedule 1f1b $size --memory f=100,w=40
+ends_with 2 'not a finite number' --schedule 1f1b $size --cap-activations nan
 ends_with 2 'together' --schedule 1f1b $size --memory f=100,w=-40 --cap-bytes 400 --cap-activations 4
 ends_with 2 'use --chunks 2' --schedule zbv $size --chunks 3
 ends_with 2 'stages' --schedule 1f1b --stages 0 --microbatches 8
