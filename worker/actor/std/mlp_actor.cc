@@ -82,6 +82,12 @@ class MlpActor : public Actor {
 
  private:
   enum class Stage { kEmpty, kForward, kBackward, kWaiting };
+  // Tells executions apart, so that a failed one leaves nothing to the next. Captured calls (-2) are made once for all executions, and run as a whole.
+  static int64_t ExecutionOf(const CallContext& ctx) {
+    const ExecutionNumber number = ctx.execution_number();
+    return number.counter != nullptr ? -2 : number.value;
+  }
+
   // What a slot holds. A failed execution leaves what it did not come to use; the next takes the slot all the same.
   struct Held {
     int64_t execution = -1;
@@ -138,7 +144,7 @@ class MlpActor : public Actor {
       WEFT_ASSIGN_OR_RETURN(*out, ctx.AllocateOutput(0, stage_.dtype, {rows, width}));
       WEFT_RETURN_IF_ERROR(math_->Copy(Block(call.slot, last), out->data(), rows * width, stream));
     }
-    held = {ctx.execution(), call.microbatch, Stage::kForward};
+    held = {ExecutionOf(ctx), call.microbatch, Stage::kForward};
     return absl::OkStatus();
   }
 
@@ -158,7 +164,7 @@ class MlpActor : public Actor {
   // FailedPrecondition unless the slot holds the microbatch of this execution at `wanted`.
   absl::StatusOr<Held*> Find(const CallContext& ctx, const MlpCall& call, Stage wanted, const char* method) {
     Held& held = held_[call.slot];
-    if (held.execution == ctx.execution() && held.microbatch == call.microbatch && held.stage == wanted) return &held;
+    if (held.execution == ExecutionOf(ctx) && held.microbatch == call.microbatch && held.stage == wanted) return &held;
     return absl::FailedPreconditionError(absl::StrCat(
         method, " of microbatch ", call.microbatch, " finds no ", wanted == Stage::kForward ? "activations" : "gradients", " of it in slot ", call.slot,
         ": forward, input_grad and weight_grad of a microbatch come in this order, and no two under way share a slot (config.slot)"));
@@ -196,8 +202,8 @@ class MlpActor : public Actor {
   // until its turn.
   absl::Status WeightGrad(CallContext& ctx, const MlpCall& call) {
     WEFT_ASSIGN_OR_RETURN(Held * const held, Find(ctx, call, Stage::kBackward, "weight_grad"));
-    if (summing_ != ctx.execution()) summed_ = 0;
-    summing_ = ctx.execution();
+    if (summing_ != ExecutionOf(ctx)) summed_ = 0;
+    summing_ = ExecutionOf(ctx);
     held->stage = Stage::kWaiting;
     for (int64_t slot = call.slot; slot >= 0; slot = WaitingFor(summed_)) {
       if (held_[slot].microbatch != summed_) break;
@@ -231,7 +237,7 @@ class MlpActor : public Actor {
   }
 
   absl::Status Step(CallContext& ctx, Tensor* out) {
-    const int64_t there = summing_ == ctx.execution() ? std::exchange(summed_, 0) : 0;
+    const int64_t there = summing_ == ExecutionOf(ctx) ? std::exchange(summed_, 0) : 0;
     if (there != stage_.microbatches) {
       return absl::FailedPreconditionError(absl::StrCat("step finds the gradients of ", there, " microbatches, not of config.microbatches, ",
                                                         stage_.microbatches, "; weights stay as they are"));

@@ -1,9 +1,12 @@
 // std.Mlp on the CPU: F32 and F64, products by OpenBLAS.
 
+#include <unistd.h>
+
 #include <cstring>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/parse.h"
 #include "common/base/status_macros.h"
 #include "common/tensor/blas.h"
 #include "common/tensor/linear.h"
@@ -18,7 +21,16 @@ class CpuMath : public MlpMath {
  public:
   CpuMath(DType dtype, Activation activation) : dtype_(dtype), activation_(activation) {}
 
-  absl::StatusOr<Tensor> Allocate(int64_t elements) override { return Tensor::OnHost(dtype_, {elements}); }
+  absl::StatusOr<Tensor> Allocate(int64_t elements) override {
+    // The kernel promises more memory than there is and ends the process that believes it.
+    const uint64_t host = static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+    const uint64_t bytes = static_cast<uint64_t>(elements) * sizeof(T);
+    if (bytes > host) {
+      return absl::ResourceExhaustedError(absl::StrCat("gradients or activations of ", FormatBytes(bytes), " (config.widths, config.rows, config.slots) are ",
+                                                       "larger than this host's memory, ", FormatBytes(host)));
+    }
+    return Tensor::OnHost(dtype_, {elements});
+  }
   absl::StatusOr<Tensor> Upload(const Tensor& host) override { return host; }
 
   absl::Status Linear(const void* x, const void* w, const void* bias, bool activate, void* y, int64_t rows, int64_t in, int64_t out,

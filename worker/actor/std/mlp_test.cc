@@ -222,6 +222,12 @@ TEST_CASE("mlp: what the CPU does not train") {
   const absl::Status s = ActorRegistry::Std("cpu").Make("std.Mlp", Config({4, 2}, 0, true, v1::BF16), nullptr).status();
   CHECK(Mentions(s, "BF16"));
   CHECK(Mentions(s, "--device cuda"));
+  v1::Config large = Config({1, 1}, 0, true);
+  large.set_rows(int64_t{1} << 31);
+  large.set_slots(15);
+  const absl::Status full = ActorRegistry::Std("cpu").Make("std.Mlp", large, nullptr).status();
+  CHECK(absl::IsResourceExhausted(full));
+  CHECK(Mentions(full, "larger than this host's memory"));
   CHECK(Mentions(ActorRegistry::Std("cpu").Make("std.Mlp", {}, nullptr).status(), "config.rows is missing"));
 }
 
