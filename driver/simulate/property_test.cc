@@ -233,7 +233,7 @@ TEST_CASE("liveness and simulation agree on damaged orders and waits") {
 
 TEST_CASE("damage that the verifier lets pass is harmless: no value is taken before it is there, no buffer overwritten while it is read") {
   int refused = 0, harmless = 0;
-  for (uint32_t seed = 0; seed < 4000; ++seed) {
+  for (uint32_t seed = 0; seed < 2000; ++seed) {
     INFO("seed " << seed);
     Generator g(seed);
     Plan plan = g.Make().Finish();
@@ -279,8 +279,8 @@ TEST_CASE("damage that the verifier lets pass is harmless: no value is taken bef
       CheckRun(plan, *r, 6);
     }
   }
-  CHECK(refused > 1000);
-  CHECK(harmless > 300);
+  CHECK(refused > 500);
+  CHECK(harmless > 150);
 }
 
 TEST_CASE("any plan at all is survived, and what is verified runs") {
