@@ -61,6 +61,8 @@ has "$tmp/out" 'take 79.500 ms, 5.833 ms each'
 exits 0 "$weft" simulate "$tmp/plan.txt" "${files[@]}" --executions 10 --end-barrier --bytes --json
 has "$tmp/out" '"end_barrier": true'
 has "$tmp/out" '"bytes": ['
+exits 0 "$weft" simulate "$tmp/plan.txt" "${files[@]}" --executions 1 --json
+has "$tmp/out" '"makespan_s": 0.027,'
 
 # Pictures.
 exits 0 "$weft" draw "$tmp/plan.txt" "${files[@]}" --executions 3 -o "$tmp/plan.svg"
