@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "common/plan/plan.h"
 #include "driver/schedules/training_graph.h"
+#include "driver/simulate/measured_costs.h"
 #include "driver/simulate/simulator.h"
 #include "tests/bench/gpu/bench.h"
 
@@ -42,8 +43,12 @@ T Take(absl::StatusOr<T> v) {
 using Costs = std::map<std::pair<std::string, int>, double>;
 
 struct Measured {
-  Costs compute;           // seconds
-  double transfer = 0;     // of a value from one worker to another: median of what either end does
+  Costs compute;  // seconds
+  // Of a value from one worker to another, medians: how long SEND and RECV or WRITE hold their lanes, what lies between WRITE and READ, and how
+  // long READ holds its lane.
+  double transfer = 0, latency = 0, read = 0;
+
+  double hop() const { return transfer + latency + read; }
 };
 
 int LayersOf(const v1::Graph& g, const std::string& actor) {
@@ -74,7 +79,7 @@ PipelinePlan Schedule(const std::string& name, const Settings& s, int m, const M
     r.costs.forward = {us("forward")};
     r.costs.input = {us("input_grad")};
     r.costs.weight = {us("weight_grad")};
-    r.costs.hop = Take(ParseDecimal("hop", absl::StrFormat("%.2f", 1e6 * costs->transfer)));
+    r.costs.hop = Take(ParseDecimal("hop", absl::StrFormat("%.2f", 1e6 * costs->hop())));
   }
   return Take(PlanPipeline(r));
 }
@@ -107,26 +112,22 @@ void Calibrate(Client* client, const v1::Graph& g, Measured* out) {
   const Plan plan = Take(PlanFromProto(Take(client->GetPlan(g.name()))));
   const auto trace = Take(client->GetTrace(g.name(), 4));
   Check(client->Teardown(g.name()));
-  std::map<int32_t, std::vector<double>> times;
-  for (const v1::TraceTrack& t : trace) {
-    for (const v1::TraceEvent& e : t.event()) times[e.op()].push_back(static_cast<double>(e.end_ns() - e.start_ns()) * 1e-9);
-  }
+  const MeasuredCosts measured = Take(CostsFromTrace(plan, trace));
   std::map<std::pair<std::string, int>, std::vector<double>> calls;
-  std::map<int32_t, double> edges;
   const auto kinds = KindsOf(g);
-  for (const PlanOp& op : plan.ops) {
-    const double median = Median(times[op.id]);
-    if (op.kind == v1::COMPUTE) calls[kinds.at(plan.nodes[op.node].name)].push_back(median);
-    if (op.edge >= 0 && plan.edges[op.edge].src_worker != kClient && plan.edges[op.edge].dst_worker != kClient) {
-      // An end that waits for the other takes longer than the value: the shorter of both is the copy.
-      const auto [it, fresh] = edges.emplace(op.edge, median);
-      if (!fresh) it->second = std::min(it->second, median);
-    }
-  }
+  for (const v1::NodeCost& n : measured.costs.node()) calls[kinds.at(n.node())].push_back(n.time_s());
   for (auto& [kind, values] : calls) out->compute[kind] = Median(values);
-  std::vector<double> transfers;
-  for (const auto& [edge, seconds] : edges) transfers.push_back(seconds);
-  out->transfer = Median(transfers);
+  std::vector<double> transfer, latency, read;
+  for (const v1::EdgeCost& e : measured.costs.edge()) {
+    // Those of the client name its inputs and outputs.
+    if (kinds.count(e.from()) == 0 || kinds.count(e.to()) == 0) continue;
+    transfer.push_back(e.time_s());
+    latency.push_back(e.latency_s());
+    read.push_back(e.read_s());
+  }
+  out->transfer = Median(transfer);
+  out->latency = Median(latency);
+  out->read = Median(read);
 }
 
 struct Prepared {
@@ -149,9 +150,12 @@ Prepared Prepare(Client* client, const Settings& s, const PipelinePlan& schedule
     const auto it = costs.compute.find(kinds.at(n.name));
     return it == costs.compute.end() ? Nanos{0} : FromSeconds(it->second);
   };
-  model.transfer = [&](const Plan&, const PlanEdge& e) {
-    return e.src_worker == kClient || e.dst_worker == kClient ? Nanos{0} : FromSeconds(costs.transfer);
+  const auto between = [](double seconds) {
+    return [seconds](const Plan&, const PlanEdge& e) { return e.src_worker == kClient || e.dst_worker == kClient ? Nanos{0} : FromSeconds(seconds); };
   };
+  model.transfer = between(costs.transfer);
+  model.latency = between(costs.latency);
+  model.read = between(costs.read);
   SimOptions options;
   options.executions = s.executions;
   options.record = false;
@@ -228,7 +232,8 @@ int Pipeline(int argc, char** argv) {
     for (const auto& [kind, seconds] : costs.compute) {
       if (kind.second > 0) std::printf("  %s of %d layers: %s\n", kind.first.c_str(), kind.second, Ms(seconds).c_str());
     }
-    std::printf("  a value to another worker: %s\n", Ms(costs.transfer).c_str());
+    std::printf("  a value to another worker: %s, %s until it is read, %s to read\n", Ms(costs.transfer).c_str(), Ms(costs.latency).c_str(),
+                Ms(costs.read).c_str());
     std::map<std::string, double> measured;
     for (const std::string& name : s.schedules) RunSchedule(client.get(), s, m, name, costs, &measured);
     if (measured.count("auto") == 0 || measured.size() < 2) continue;
