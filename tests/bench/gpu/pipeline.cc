@@ -44,8 +44,8 @@ using Costs = std::map<std::pair<std::string, int>, double>;
 
 struct Measured {
   Costs compute;  // seconds
-  // Of a value from one worker to another, medians: how long SEND and RECV or WRITE hold their lanes, what lies between WRITE and READ, and how
-  // long READ holds its lane.
+  // Of a value from one worker to another: how long SEND and RECV or WRITE hold their lanes, what lies between WRITE and READ, and how long READ holds its
+  // lane. The least over the edges, all of one size: an end that waits on the device for the other, or for its value, holds its lane longer.
   double transfer = 0, latency = 0, read = 0;
 
   double hop() const { return transfer + latency + read; }
@@ -116,7 +116,6 @@ void Calibrate(Client* client, const v1::Graph& g, Measured* out) {
   std::map<std::pair<std::string, int>, std::vector<double>> calls;
   const auto kinds = KindsOf(g);
   for (const v1::NodeCost& n : measured.costs.node()) calls[kinds.at(n.node())].push_back(n.time_s());
-  for (auto& [kind, values] : calls) out->compute[kind] = Median(values);
   std::vector<double> transfer, latency, read;
   for (const v1::EdgeCost& e : measured.costs.edge()) {
     // Those of the client name its inputs and outputs.
@@ -125,9 +124,16 @@ void Calibrate(Client* client, const v1::Graph& g, Measured* out) {
     latency.push_back(e.latency_s());
     read.push_back(e.read_s());
   }
-  out->transfer = Median(transfer);
-  out->latency = Median(latency);
-  out->read = Median(read);
+  const bool first = out->compute.empty();
+  const auto least = [first](const std::vector<double>& values, double* to) {
+    if (values.empty()) return;
+    const double seen = *std::min_element(values.begin(), values.end());
+    *to = first ? seen : std::min(*to, seen);
+  };
+  least(transfer, &out->transfer);
+  least(latency, &out->latency);
+  least(read, &out->read);
+  for (auto& [kind, values] : calls) out->compute[kind] = Median(values);
 }
 
 struct Prepared {
