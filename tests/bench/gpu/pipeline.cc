@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <set>
 #include <stdexcept>
 
 #include "absl/strings/str_cat.h"
@@ -116,10 +117,13 @@ void Calibrate(Client* client, const v1::Graph& g, Measured* out) {
   std::map<std::pair<std::string, int>, std::vector<double>> calls;
   const auto kinds = KindsOf(g);
   for (const v1::NodeCost& n : measured.costs.node()) calls[kinds.at(n.node())].push_back(n.time_s());
+  std::set<std::pair<std::string, std::string>> between;
+  for (const PlanEdge& e : plan.edges) {
+    if (e.src_worker != kClient && e.dst_worker != kClient && e.src_worker != e.dst_worker) between.insert({e.src, e.dst});
+  }
   std::vector<double> transfer, latency, read;
   for (const v1::EdgeCost& e : measured.costs.edge()) {
-    // Those of the client name its inputs and outputs.
-    if (kinds.count(e.from()) == 0 || kinds.count(e.to()) == 0) continue;
+    if (between.count({e.from(), e.to()}) == 0) continue;
     transfer.push_back(e.time_s());
     latency.push_back(e.latency_s());
     read.push_back(e.read_s());
