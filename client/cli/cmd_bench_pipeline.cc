@@ -147,8 +147,9 @@ void Report(bool as_json, const PipelinePlan& plan, const BenchPipelineArgs& arg
     json["predicted_period_s"] = n.predicted_period;
     json["measured_period_s"] = n.measured_period;
     json["period_ratio"] = ratio(n.measured_period, n.predicted_period);
-    more = absl::StrCat("with ", args.pipeline.in_flight, " in flight an execution takes ", FormatSeconds(n.measured_period), ", predicted ",
-                        FormatSeconds(n.predicted_period), ": ", absl::StrFormat("%.3f", ratio(n.measured_period, n.predicted_period)), "\n");
+    more =
+        absl::StrCat("with ", args.pipeline.in_flight, " in flight an execution takes ", FormatSeconds(n.measured_period), ", predicted ",
+                     FormatSeconds(n.predicted_period), ": ", absl::StrFormat("%.3f", ratio(n.measured_period, n.predicted_period)), "\n");
   }
   if (as_json) {
     PrintJson(json);
@@ -156,7 +157,8 @@ void Report(bool as_json, const PipelinePlan& plan, const BenchPipelineArgs& arg
   }
   Print(absl::StrCat(plan.schedule.name, ": ", plan.schedule.workers, " workers, ", plan.schedule.microbatches, " microbatches\nmeasured ",
                      FormatSeconds(measured), " (median of ", args.executions, "), predicted ", FormatSeconds(n.predicted), ": ",
-                     absl::StrFormat("%.3f", ratio(measured, n.predicted)), "; by the schedule alone ", FormatSeconds(plan.makespan), "\n", more));
+                     absl::StrFormat("%.3f", ratio(measured, n.predicted)), "; by the schedule alone ", FormatSeconds(plan.makespan), "\n",
+                     more));
 }
 
 }  // namespace

@@ -101,7 +101,8 @@ Outcome PrintGraph(const PipelinePlan& plan, const PipelineArgs& args) {
     const auto model = ToTrainingModel(args);
     if (!model.ok()) return Outcome::OfArgument(model.status());
     auto trains = TrainingGraph(plan, *model, absl::StrCat("training-", plan.schedule.name));
-    if (!trains.ok()) return Outcome::OfArgument(absl::InvalidArgumentError(absl::StrCat("--mlp: ", std::string(trains.status().message()))));
+    if (!trains.ok())
+      return Outcome::OfArgument(absl::InvalidArgumentError(absl::StrCat("--mlp: ", std::string(trains.status().message()))));
     graph = *std::move(trains);
     what = absl::StrCat("trains a network of ", model->widths.size() - 1, " layers, one step of ", model->rows * plan.schedule.microbatches,
                         " rows an execution");
@@ -109,15 +110,16 @@ Outcome PrintGraph(const PipelinePlan& plan, const PipelineArgs& args) {
   std::string text;
   google::protobuf::TextFormat::Printer printer;
   if (!printer.PrintToString(graph, &text)) return Outcome(ExitCode::kInvalidGraph, "the graph has no text form");
-  Print(absl::StrCat("# ", plan.schedule.name, ", ", plan.schedule.workers, " workers, ", plan.schedule.microbatches, " microbatches: ", what, ".\n",
-                     text));
+  Print(absl::StrCat("# ", plan.schedule.name, ", ", plan.schedule.workers, " workers, ", plan.schedule.microbatches,
+                     " microbatches: ", what, ".\n", text));
   return Outcome();
 }
 
 }  // namespace
 
 Outcome RunPipeline(const CommonArgs& common, const PipelineArgs& args) {
-  if (!args.mlp.empty() && args.format != "graph") return Outcome(ExitCode::kUsage, "--mlp says what the graph computes: add --format graph");
+  if (!args.mlp.empty() && args.format != "graph")
+    return Outcome(ExitCode::kUsage, "--mlp says what the graph computes: add --format graph");
   PipelinePlan plan;
   if (Outcome made = PlanOf(args, &plan); !made.ok()) return made;
   if (!plan.costs.exact) Complain("warning: the costs have more digits than can be counted with, they were rounded");

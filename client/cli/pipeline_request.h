@@ -14,8 +14,8 @@ absl::StatusOr<PipelineRequest> ToPipelineRequest(const PipelineArgs& args);
 // Of --mlp and what goes with it.
 absl::StatusOr<TrainingModel> ToTrainingModel(const PipelineArgs& args);
 
-// The request's plan, or why there is none, in words and with the exit code that fits: a grid is a plan that the user wrote, whatever else is wrong,
-// arguments are.
+// The request's plan, or why there is none, in words and with the exit code that fits: a grid is a plan that the user wrote, whatever else
+// is wrong, arguments are.
 Outcome PlanOf(const PipelineArgs& args, PipelinePlan* plan);
 
 }  // namespace weft

@@ -42,11 +42,13 @@ absl::StatusOr<MlpStage> ReadMlpStage(const v1::Config& config) {
   MlpStage s;
   s.dtype = config.dtype() == v1::DTYPE_UNSPECIFIED ? v1::F32 : config.dtype();
   // The halves are for CUDA devices, as std.Linear's.
-  if (!IsFloat(s.dtype)) bad("config.dtype ", DTypeName(s.dtype), " is not F32 or F64, for every device, nor F16 or BF16, for CUDA devices");
+  if (!IsFloat(s.dtype))
+    bad("config.dtype ", DTypeName(s.dtype), " is not F32 or F64, for every device, nor F16 or BF16, for CUDA devices");
   bool sizes = in_range("rows", config.rows(), 1, kMaxRows);
   if (config.widths_size() < 2 || config.widths_size() > kMaxLayers + 1) {
     sizes = false;
-    bad("config.widths has ", config.widths_size(), " numbers; give the features of the input and of each of 1 to ", kMaxLayers, " layers' outputs");
+    bad("config.widths has ", config.widths_size(), " numbers; give the features of the input and of each of 1 to ", kMaxLayers,
+        " layers' outputs");
   }
   for (const int64_t w : config.widths()) {
     if (!in_range("widths", w, 1, kMaxWidth)) sizes = false;
@@ -59,7 +61,8 @@ absl::StatusOr<MlpStage> ReadMlpStage(const v1::Config& config) {
   s.slots = config.slots() > 0 ? config.slots() : s.microbatches;
   if (config.first_layer() < 0) bad("config.first_layer is ", config.first_layer(), "; layers count from 0");
   s.first_layer = config.first_layer();
-  if (!config.loss().empty() && config.loss() != "mse") bad("config.loss \"", config.loss().substr(0, 40), "\" is not mse; leave it out but for the last stage");
+  if (!config.loss().empty() && config.loss() != "mse")
+    bad("config.loss \"", config.loss().substr(0, 40), "\" is not mse; leave it out but for the last stage");
   s.loss = !config.loss().empty();
   s.learning_rate = config.learning_rate();
   if (!std::isfinite(s.learning_rate)) bad("config.learning_rate is not a finite number");
@@ -75,8 +78,10 @@ absl::StatusOr<MlpStage> ReadMlpStage(const v1::Config& config) {
       per_row += 2.0 * static_cast<double>(s.widths[l]);
       if (l > 0) parameters += static_cast<double>(s.widths[l]) * (static_cast<double>(s.widths[l - 1]) + 1);
     }
-    const double bytes = (parameters + per_row * static_cast<double>(s.rows) * static_cast<double>(s.slots)) * static_cast<double>(SizeOf(s.dtype));
-    if (bytes > 1099511627776.0) bad("config: the stage's weights and activations are larger than 1 TiB; use more stages, fewer rows or slots");
+    const double bytes =
+        (parameters + per_row * static_cast<double>(s.rows) * static_cast<double>(s.slots)) * static_cast<double>(SizeOf(s.dtype));
+    if (bytes > 1099511627776.0)
+      bad("config: the stage's weights and activations are larger than 1 TiB; use more stages, fewer rows or slots");
   }
   if (config.has_microbatch() && (config.microbatch() < 0 || config.microbatch() >= s.microbatches)) {
     bad("config.microbatch is ", config.microbatch(), "; config.microbatches allows 0 to ", s.microbatches - 1);
@@ -92,8 +97,9 @@ absl::StatusOr<MlpCall> ReadMlpCall(const v1::Config& config, const MlpStage& st
   if (!config.has_microbatch()) return absl::InvalidArgumentError("config.microbatch is missing; set it for the node, from 0");
   MlpCall call{config.microbatch(), config.has_slot() ? config.slot() : config.microbatch()};
   if (call.microbatch < 0 || call.microbatch >= stage.microbatches || call.slot < 0 || call.slot >= stage.slots) {
-    return absl::InvalidArgumentError(absl::StrCat("microbatch ", call.microbatch, " in slot ", call.slot, " is beyond the ", stage.microbatches,
-                                                   " microbatches and ", stage.slots, " slots of the stage; set config.slot for the node"));
+    return absl::InvalidArgumentError(absl::StrCat("microbatch ", call.microbatch, " in slot ", call.slot, " is beyond the ",
+                                                   stage.microbatches, " microbatches and ", stage.slots,
+                                                   " slots of the stage; set config.slot for the node"));
   }
   return call;
 }

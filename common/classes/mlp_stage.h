@@ -24,13 +24,13 @@ struct MlpStage {
   bool first() const { return first_layer == 0; }
   // For each layer its weights [out, in], row-major, then its bias [out].
   int64_t parameters() const;
-  // What one microbatch keeps from its forward to its weight gradient, in elements: the stage's input, each layer's output (the last one's becomes
-  // its gradient) and the gradient of each output but the last.
+  // What one microbatch keeps from its forward to its weight gradient, in elements: the stage's input, each layer's output (the last one's
+  // becomes its gradient) and the gradient of each output but the last.
   int64_t slot_elements() const;
 };
 
-// InvalidArgument lists whatever is missing or out of range, each by its field. A node's config also has `microbatch` and `slot`: checked here
-// where they are set.
+// InvalidArgument lists whatever is missing or out of range, each by its field. A node's config also has `microbatch` and `slot`: checked
+// here where they are set.
 absl::StatusOr<MlpStage> ReadMlpStage(const v1::Config& config);
 
 // The microbatch of a call and the slot that holds its activations; InvalidArgument where the node does not say.

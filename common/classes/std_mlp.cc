@@ -36,7 +36,8 @@ absl::StatusOr<Specs> InferForward(const v1::Config& config, const Specs& args) 
 absl::StatusOr<Specs> InferBackward(const v1::Config& config, const Specs& args) {
   WEFT_ASSIGN_OR_RETURN(const MlpStage s, ReadMlpStage(config));
   WEFT_RETURN_IF_ERROR(ReadMlpCall(config, s).status());
-  WEFT_RETURN_IF_ERROR(s.loss ? Expect(args, 0, One(s), "the loss") : Expect(args, 0, Rows(s, s.widths.back()), "the gradient of the output"));
+  WEFT_RETURN_IF_ERROR(s.loss ? Expect(args, 0, One(s), "the loss")
+                              : Expect(args, 0, Rows(s, s.widths.back()), "the gradient of the output"));
   return Specs{s.first() ? One(s) : Rows(s, s.widths.front())};
 }
 

@@ -207,8 +207,8 @@ class Builder {
 absl::Status Check(const PipelineSchedule& s, const TrainingModel& m) {
   const int64_t layers = static_cast<int64_t>(m.widths.size()) - 1;
   if (layers < s.stages()) {
-    return absl::InvalidArgumentError(absl::StrCat("the network has ", std::max<int64_t>(layers, 0), " layers, and the schedule ", s.stages(),
-                                                   " stages: the smallest number of layers that works is ", s.stages()));
+    return absl::InvalidArgumentError(absl::StrCat("the network has ", std::max<int64_t>(layers, 0), " layers, and the schedule ",
+                                                   s.stages(), " stages: the smallest number of layers that works is ", s.stages()));
   }
   for (const int64_t w : m.widths) {
     if (w < 1) return absl::InvalidArgumentError(absl::StrCat("a layer has ", w, " features: the smallest number that works is 1"));

@@ -121,7 +121,8 @@ void CheckSlots(const PipelinePlan& plan, const v1::Graph& graph) {
     }
     CHECK(held.empty());
     CHECK(static_cast<int64_t>(most) == a.config().slots());
-    if (plan.chunks == 1 && plan.schedule.name != "auto") CHECK(static_cast<double>(most) == plan.peak_activations[std::stoi(a.worker().substr(1))]);
+    if (plan.chunks == 1 && plan.schedule.name != "auto")
+      CHECK(static_cast<double>(most) == plan.peak_activations[std::stoi(a.worker().substr(1))]);
   }
 }
 

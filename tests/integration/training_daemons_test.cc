@@ -1,4 +1,5 @@
-// Training through pipeline schedules over real worker processes: on GPUs, or on GPUs that the CPU plays where $WEFT_TEST_DEVICE does not say otherwise.
+// Training through pipeline schedules over real worker processes: on GPUs, or on GPUs that the CPU plays where $WEFT_TEST_DEVICE does not
+// say otherwise.
 
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -1,5 +1,5 @@
-// The plain loop: trains the network of examples/training in one process, without graphs, stages or workers, and writes what `weft run` writes. With --check it
-// computes in double by loops of its own, and says how far another's results are from that.
+// The plain loop: trains the network of examples/training in one process, without graphs, stages or workers, and writes what `weft run`
+// writes. With --check it computes in double by loops of its own, and says how far another's results are from that.
 //
 //   reference --x x.npy --t t.npy --widths 8,16,4 --microbatches 4 --stages 2 --output DIR
 //   reference --x x.npy --t t.npy --widths 8,16,4 --microbatches 4 --stages 2 --check DIR --within 1e-5
@@ -60,10 +60,11 @@ Arguments Parse(int argc, char** argv) {
   return a;
 }
 
-// c[m, n] (+)= a[m, k] b[k, n], either of them transposed in memory. In F32 by the same library as weft's: a sum's bits depend on its order.
+// c[m, n] (+)= a[m, k] b[k, n], either of them transposed in memory. In F32 by the same library as weft's: a sum's bits depend on its
+// order.
 void Product(const float* a, bool ta, const float* b, bool tb, float* c, int m, int n, int k, bool add) {
-  cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, m, n, k, 1, a, ta ? m : k, b, tb ? k : n, add ? 1 : 0, c,
-              n);
+  cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, m, n, k, 1, a, ta ? m : k, b, tb ? k : n,
+              add ? 1 : 0, c, n);
 }
 void Product(const double* a, bool ta, const double* b, bool tb, double* c, int m, int n, int k, bool add) {
   for (int i = 0; i < m; ++i) {
@@ -100,7 +101,8 @@ class Network {
       // Uniform in +-1/sqrt(in), rounded to F32 in any case: the same start for both kinds.
       for (int64_t i = 0; i < out * in + out; ++i) {
         const bool bias = i >= out * in;
-        const double u = weft::UniformDouble(weft::CounterBits(a.seed + static_cast<uint64_t>(l), bias, static_cast<uint64_t>(bias ? i - out * in : i)));
+        const double u =
+            weft::UniformDouble(weft::CounterBits(a.seed + static_cast<uint64_t>(l), bias, static_cast<uint64_t>(bias ? i - out * in : i)));
         p[i] = static_cast<float>((2 * u - 1) * (1 / std::sqrt(static_cast<double>(in))));
       }
       parameters.push_back(p);
@@ -113,8 +115,8 @@ class Network {
     const int rows = all / static_cast<int>(a_.microbatches), in = width(0), out = width(layers_);
     T loss = 0;
     for (int k = 0; k < a_.microbatches; ++k) {
-      const T part = Microbatch(std::vector<T>(x + k * rows * in, x + (k + 1) * rows * in), std::vector<T>(t + k * rows * out, t + (k + 1) * rows * out),
-                                rows, k == 0);
+      const T part = Microbatch(std::vector<T>(x + k * rows * in, x + (k + 1) * rows * in),
+                                std::vector<T>(t + k * rows * out, t + (k + 1) * rows * out), rows, k == 0);
       loss = k == 0 ? part : loss + part;
     }
     for (int l = 0; l < layers_; ++l) {
@@ -195,7 +197,8 @@ template <typename T>
 std::vector<T> OfStage(const Network<T>& n, int64_t s, int64_t stages) {
   const int64_t layers = static_cast<int64_t>(n.parameters.size());
   std::vector<T> all;
-  for (int64_t l = s * layers / stages; l < (s + 1) * layers / stages; ++l) all.insert(all.end(), n.parameters[l].begin(), n.parameters[l].end());
+  for (int64_t l = s * layers / stages; l < (s + 1) * layers / stages; ++l)
+    all.insert(all.end(), n.parameters[l].begin(), n.parameters[l].end());
   return all;
 }
 
@@ -217,7 +220,8 @@ int main(int argc, char** argv) {
   openblas_set_num_threads(1);
   const Arguments a = Parse(argc, argv);
   const weft::Tensor x = Read(a.x), t = Read(a.t);
-  if (x.dims().size() != 3 || t.dims().size() != 3 || x.dims()[2] != a.widths.front() || t.dims()[2] != a.widths.back()) Fail("data does not fit --widths");
+  if (x.dims().size() != 3 || t.dims().size() != 3 || x.dims()[2] != a.widths.front() || t.dims()[2] != a.widths.back())
+    Fail("data does not fit --widths");
   const int64_t steps = x.dims()[0], rows = x.dims()[1];
   Network<float> f(a);
   Network<double> d(a);

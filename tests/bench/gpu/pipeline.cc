@@ -1,4 +1,5 @@
-// Pipeline training, one stage a GPU: every schedule measured against what the simulator predicts from costs that were measured in the same run.
+// Pipeline training, one stage a GPU: every schedule measured against what the simulator predicts from costs that were measured in the same
+// run.
 
 #include <algorithm>
 #include <cmath>
@@ -45,8 +46,9 @@ using Costs = std::map<std::pair<std::string, int>, double>;
 
 struct Measured {
   Costs compute;  // seconds
-  // Of a value from one worker to another: how long SEND and RECV or WRITE hold their lanes, what lies between WRITE and READ, and how long READ holds its
-  // lane. The least over the edges, all of one size: an end that waits on the device for the other, or for its value, holds its lane longer.
+  // Of a value from one worker to another: how long SEND and RECV or WRITE hold their lanes, what lies between WRITE and READ, and how long
+  // READ holds its lane. The least over the edges, all of one size: an end that waits on the device for the other, or for its value, holds
+  // its lane longer.
   double transfer = 0, latency = 0, read = 0;
 
   double hop() const { return transfer + latency + read; }
@@ -161,7 +163,9 @@ Prepared Prepare(Client* client, const Settings& s, const PipelinePlan& schedule
     return it == costs.compute.end() ? Nanos{0} : FromSeconds(it->second);
   };
   const auto between = [](double seconds) {
-    return [seconds](const Plan&, const PlanEdge& e) { return e.src_worker == kClient || e.dst_worker == kClient ? Nanos{0} : FromSeconds(seconds); };
+    return [seconds](const Plan&, const PlanEdge& e) {
+      return e.src_worker == kClient || e.dst_worker == kClient ? Nanos{0} : FromSeconds(seconds);
+    };
   };
   model.transfer = between(costs.transfer);
   model.latency = between(costs.latency);
@@ -175,7 +179,8 @@ Prepared Prepare(Client* client, const Settings& s, const PipelinePlan& schedule
   return out;
 }
 
-void RunSchedule(Client* client, const Settings& s, int m, const std::string& name, const Measured& costs, std::map<std::string, double>* measured) {
+void RunSchedule(Client* client, const Settings& s, int m, const std::string& name, const Measured& costs,
+                 std::map<std::string, double>* measured) {
   Prepared p = Prepare(client, s, Schedule(name, s, m, &costs), costs);
   std::string label = name;
   if (name == "auto") {
@@ -193,8 +198,8 @@ void RunSchedule(Client* client, const Settings& s, int m, const std::string& na
   (*measured)[name] = period;
   Row(absl::StrFormat("pipeline p=%d m=%d %s", s.stages, m, label),
       absl::StrFormat("measured %s, predicted %s: %s; bubble %.1f %%; peak %.2f GiB of stages, %.2f GiB of values", Ms(period),
-                      Ms(predicted.seconds_per_execution), Ratio(ratio), 100 * (1 - busy / period), static_cast<double>(p.stage_bytes) / (1 << 30),
-                      static_cast<double>(p.value_bytes) / (1 << 30)),
+                      Ms(predicted.seconds_per_execution), Ratio(ratio), 100 * (1 - busy / period),
+                      static_cast<double>(p.stage_bytes) / (1 << 30), static_cast<double>(p.value_bytes) / (1 << 30)),
       "within 5 %", std::fabs(ratio - 1) <= 0.05);
 }
 
@@ -221,7 +226,8 @@ Settings Parse(int argc, char** argv) {
       throw std::runtime_error(absl::StrCat(a, " is no option"));
     }
   }
-  if (s.layers % (2 * s.stages) != 0) throw std::runtime_error("--layers must be a multiple of twice --stages, so that all stages are alike");
+  if (s.layers % (2 * s.stages) != 0)
+    throw std::runtime_error("--layers must be a multiple of twice --stages, so that all stages are alike");
   return s;
 }
 
@@ -238,7 +244,8 @@ int Pipeline(int argc, char** argv) {
   for (const int m : s.microbatches) {
     // One stage a worker and two, backwards split and whole.
     Measured costs;
-    for (const char* name : {"gpipe", "zb-h1", "interleaved-1f1b", "zbv"}) Calibrate(client.get(), Graph(Schedule(name, s, m, nullptr), s), &costs);
+    for (const char* name : {"gpipe", "zb-h1", "interleaved-1f1b", "zbv"})
+      Calibrate(client.get(), Graph(Schedule(name, s, m, nullptr), s), &costs);
     for (const auto& [kind, seconds] : costs.compute) {
       if (kind.second > 0) std::printf("  %s of %d layers: %s\n", kind.first.c_str(), kind.second, Ms(seconds).c_str());
     }
@@ -252,7 +259,8 @@ int Pipeline(int argc, char** argv) {
       if (name != "auto" && (best.empty() || seconds < measured[best])) best = name;
     }
     const double against = measured["auto"] / measured[best];
-    Row(absl::StrFormat("pipeline p=%d m=%d auto against the best other", s.stages, m), absl::StrCat(best, ": ", Ratio(against)), "<= 1.01, the noise of a run", against <= 1.01);
+    Row(absl::StrFormat("pipeline p=%d m=%d auto against the best other", s.stages, m), absl::StrCat(best, ": ", Ratio(against)),
+        "<= 1.01, the noise of a run", against <= 1.01);
   }
   return 0;
 }

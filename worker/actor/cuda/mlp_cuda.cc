@@ -24,7 +24,8 @@ class CudaMath : public MlpMath {
     const size_t bytes = static_cast<size_t>(elements) * SizeOf(dtype_);
     absl::StatusOr<std::shared_ptr<void>> memory = device_->Allocate(bytes);
     if (!memory.ok()) {
-      return absl::Status(memory.status().code(), absl::StrCat("gradients and activations of ", elements, " elements: ", std::string(memory.status().message())));
+      return absl::Status(memory.status().code(),
+                          absl::StrCat("gradients and activations of ", elements, " elements: ", std::string(memory.status().message())));
     }
     void* const data = memory->get();
     return Tensor(dtype_, {elements}, data, *std::move(memory));
@@ -33,11 +34,12 @@ class CudaMath : public MlpMath {
 
   absl::Status Linear(const void* x, const void* w, const void* bias, bool activate, void* y, int64_t rows, int64_t in, int64_t out,
                       Stream* stream) override {
-    return Check(kernels().Linear(dtype_, precision_, activate ? activation_ : DeviceActivation::kNone, x, w, bias, y, rows, in, out, stream->native()),
+    return Check(kernels().Linear(dtype_, precision_, activate ? activation_ : DeviceActivation::kNone, x, w, bias, y, rows, in, out,
+                                  stream->native()),
                  "launching a layer");
   }
-  absl::Status Gemm(const void* a, bool a_transposed, const void* b, bool b_transposed, void* c, int64_t m, int64_t n, int64_t k, bool accumulate,
-                    Stream* stream) override {
+  absl::Status Gemm(const void* a, bool a_transposed, const void* b, bool b_transposed, void* c, int64_t m, int64_t n, int64_t k,
+                    bool accumulate, Stream* stream) override {
     return Check(kernels().Gemm(dtype_, precision_, a, a_transposed, b, b_transposed, c, m, n, k, accumulate, stream->native()),
                  "launching a matrix product");
   }

@@ -28,8 +28,8 @@ absl::StatusOr<Tensor> InitialParameters(const MlpStage& stage, uint64_t seed) {
   WEFT_ASSIGN_OR_RETURN(const Tensor all, Tensor::OnHost(stage.dtype, {stage.parameters()}));
   char* to = all.as<char>();
   for (int64_t l = 0; l < stage.layers(); ++l) {
-    WEFT_ASSIGN_OR_RETURN(const LinearParameters p,
-                          LinearWeights(stage.widths[l], stage.widths[l + 1], seed + static_cast<uint64_t>(stage.first_layer + l), stage.dtype));
+    WEFT_ASSIGN_OR_RETURN(const LinearParameters p, LinearWeights(stage.widths[l], stage.widths[l + 1],
+                                                                  seed + static_cast<uint64_t>(stage.first_layer + l), stage.dtype));
     std::memcpy(to, p.weights.data(), p.weights.bytes());
     std::memcpy(to + p.weights.bytes(), p.bias.data(), p.bias.bytes());
     to += p.weights.bytes() + p.bias.bytes();
@@ -82,7 +82,8 @@ class MlpActor : public Actor {
 
  private:
   enum class Stage { kEmpty, kForward, kBackward, kWaiting };
-  // Tells executions apart, so that a failed one leaves nothing to the next. Captured calls (-2) are made once for all executions, and run as a whole.
+  // Tells executions apart, so that a failed one leaves nothing to the next. Captured calls (-2) are made once for all executions, and run
+  // as a whole.
   static int64_t ExecutionOf(const CallContext& ctx) {
     const ExecutionNumber number = ctx.execution_number();
     return number.counter != nullptr ? -2 : number.value;
@@ -135,8 +136,8 @@ class MlpActor : public Actor {
     WEFT_RETURN_IF_ERROR(math_->Copy(args[0].data(), Block(call.slot, 0), rows * stage_.widths[0], stream));
     for (int64_t l = 0; l < last; ++l) {
       const int64_t in = stage_.widths[l], features = stage_.widths[l + 1], w = WeightsAt(l);
-      WEFT_RETURN_IF_ERROR(math_->Linear(Block(call.slot, l), At(parameters_, w), At(parameters_, w + features * in), !(stage_.loss && l + 1 == last),
-                                         Block(call.slot, l + 1), rows, in, features, stream));
+      WEFT_RETURN_IF_ERROR(math_->Linear(Block(call.slot, l), At(parameters_, w), At(parameters_, w + features * in),
+                                         !(stage_.loss && l + 1 == last), Block(call.slot, l + 1), rows, in, features, stream));
     }
     if (stage_.loss) {
       WEFT_RETURN_IF_ERROR(Loss(ctx, Block(call.slot, last), args[1], out));
@@ -166,7 +167,8 @@ class MlpActor : public Actor {
     Held& held = held_[call.slot];
     if (held.execution == ExecutionOf(ctx) && held.microbatch == call.microbatch && held.stage == wanted) return &held;
     return absl::FailedPreconditionError(absl::StrCat(
-        method, " of microbatch ", call.microbatch, " finds no ", wanted == Stage::kForward ? "activations" : "gradients", " of it in slot ", call.slot,
+        method, " of microbatch ", call.microbatch, " finds no ", wanted == Stage::kForward ? "activations" : "gradients",
+        " of it in slot ", call.slot,
         ": forward, input_grad and weight_grad of a microbatch come in this order, and no two under way share a slot (config.slot)"));
   }
 
@@ -182,7 +184,8 @@ class MlpActor : public Actor {
     Stream* const stream = ctx.stream();
     WEFT_ASSIGN_OR_RETURN(*out, ctx.AllocateOutput(0, stage_.dtype, stage_.first() ? Dims{1} : Dims{rows, stage_.widths[0]}));
     if (!stage_.loss) {
-      WEFT_RETURN_IF_ERROR(math_->ActivationGradient(Block(call.slot, last + 1), arg.data(), Delta(call.slot, last), rows * stage_.widths.back(), stream));
+      WEFT_RETURN_IF_ERROR(
+          math_->ActivationGradient(Block(call.slot, last + 1), arg.data(), Delta(call.slot, last), rows * stage_.widths.back(), stream));
     }
     for (int64_t l = last; l >= 0; --l) {
       const int64_t in = stage_.widths[l], features = stage_.widths[l + 1];
@@ -191,15 +194,16 @@ class MlpActor : public Actor {
         continue;
       }
       void* const dx = l == 0 ? out->data() : Delta(call.slot, l - 1);
-      WEFT_RETURN_IF_ERROR(math_->Gemm(Delta(call.slot, l), false, At(parameters_, WeightsAt(l)), false, dx, rows, in, features, false, stream));
+      WEFT_RETURN_IF_ERROR(
+          math_->Gemm(Delta(call.slot, l), false, At(parameters_, WeightsAt(l)), false, dx, rows, in, features, false, stream));
       if (l > 0) WEFT_RETURN_IF_ERROR(math_->ActivationGradient(Block(call.slot, l), dx, dx, rows * in, stream));
     }
     held->stage = Stage::kBackward;
     return absl::OkStatus();
   }
 
-  // Gradients are summed by microbatch, whatever the order of the calls, so that their bits do not depend on it: one that comes early keeps its slot
-  // until its turn.
+  // Gradients are summed by microbatch, whatever the order of the calls, so that their bits do not depend on it: one that comes early keeps
+  // its slot until its turn.
   absl::Status WeightGrad(CallContext& ctx, const MlpCall& call) {
     WEFT_ASSIGN_OR_RETURN(Held * const held, Find(ctx, call, Stage::kBackward, "weight_grad"));
     if (summing_ != ExecutionOf(ctx)) summed_ = 0;
@@ -239,8 +243,9 @@ class MlpActor : public Actor {
   absl::Status Step(CallContext& ctx, Tensor* out) {
     const int64_t there = summing_ == ExecutionOf(ctx) ? std::exchange(summed_, 0) : 0;
     if (there != stage_.microbatches) {
-      return absl::FailedPreconditionError(absl::StrCat("step finds the gradients of ", there, " microbatches, not of config.microbatches, ",
-                                                        stage_.microbatches, "; weights stay as they are"));
+      return absl::FailedPreconditionError(absl::StrCat("step finds the gradients of ", there,
+                                                        " microbatches, not of config.microbatches, ", stage_.microbatches,
+                                                        "; weights stay as they are"));
     }
     WEFT_ASSIGN_OR_RETURN(*out, ctx.AllocateOutput(0, stage_.dtype, {1}));
     const int64_t n = parameters_.elements();

@@ -26,7 +26,8 @@ class CpuMath : public MlpMath {
     const uint64_t host = static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
     const uint64_t bytes = static_cast<uint64_t>(elements) * sizeof(T);
     if (bytes > host) {
-      return absl::ResourceExhaustedError(absl::StrCat("gradients or activations of ", FormatBytes(bytes), " (config.widths, config.rows, config.slots) are ",
+      return absl::ResourceExhaustedError(absl::StrCat("gradients or activations of ", FormatBytes(bytes),
+                                                       " (config.widths, config.rows, config.slots) are ",
                                                        "larger than this host's memory, ", FormatBytes(host)));
     }
     return Tensor::OnHost(dtype_, {elements});
@@ -38,8 +39,8 @@ class CpuMath : public MlpMath {
     const LinearParameters p{View(w, {out, in}), View(bias, {out})};
     return LinearForward(View(x, {rows, in}), p, activate ? activation_ : Activation::kNone, View(y, {rows, out}));
   }
-  absl::Status Gemm(const void* a, bool a_transposed, const void* b, bool b_transposed, void* c, int64_t m, int64_t n, int64_t k, bool accumulate,
-                    Stream*) override {
+  absl::Status Gemm(const void* a, bool a_transposed, const void* b, bool b_transposed, void* c, int64_t m, int64_t n, int64_t k,
+                    bool accumulate, Stream*) override {
     return weft::Gemm(As(a), a_transposed, As(b), b_transposed, static_cast<T*>(c), m, n, k, accumulate);
   }
   absl::Status ActivationGradient(const void* y, const void* dy, void* dx, int64_t n, Stream*) override {
@@ -88,7 +89,8 @@ void RegisterMlpActor(ActorRegistry* registry) {
     WEFT_ASSIGN_OR_RETURN(const Activation activation, ParseActivation(config.activation()));
     const DType dtype = config.dtype() == v1::DTYPE_UNSPECIFIED ? v1::F32 : config.dtype();
     if (dtype == v1::F16 || dtype == v1::BF16) {
-      return absl::UnimplementedError(absl::StrCat("layers of ", DTypeName(dtype), " are not trained on the CPU; use a worker with --device cuda, or F32"));
+      return absl::UnimplementedError(
+          absl::StrCat("layers of ", DTypeName(dtype), " are not trained on the CPU; use a worker with --device cuda, or F32"));
     }
     std::unique_ptr<MlpMath> math;
     if (dtype == v1::F64) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// What std.Mlp computes with, on any device: raw pointers into tensors of one dtype that was fixed when this was made, work put on `stream` (the call's) in
-// order. On the CPU every call is done when it returns.
+// What std.Mlp computes with, on any device: raw pointers into tensors of one dtype that was fixed when this was made, work put on `stream`
+// (the call's) in order. On the CPU every call is done when it returns.
 
 #include <cstdint>
 
@@ -16,7 +16,8 @@ class MlpMath {
  public:
   virtual ~MlpMath() = default;
 
-  // Memory of the device, for as long as the tensor lives. Blocks; not while a call is under way. Contents are undefined, or those of `host`.
+  // Memory of the device, for as long as the tensor lives. Blocks; not while a call is under way. Contents are undefined, or those of
+  // `host`.
   virtual absl::StatusOr<Tensor> Allocate(int64_t elements) = 0;
   virtual absl::StatusOr<Tensor> Upload(const Tensor& host) = 0;
 

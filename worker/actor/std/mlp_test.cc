@@ -50,7 +50,8 @@ class Stage {
 
 Tensor Data(DType dtype, int64_t width, uint64_t seed) {
   const Tensor t = *Tensor::OnHost(dtype, {3, width});
-  for (int64_t i = 0; i < t.elements(); ++i) SetElementFromDouble(t, i, 2 * UniformDouble(CounterBits(seed, 0, static_cast<uint64_t>(i))) - 1);
+  for (int64_t i = 0; i < t.elements(); ++i)
+    SetElementFromDouble(t, i, 2 * UniformDouble(CounterBits(seed, 0, static_cast<uint64_t>(i))) - 1);
   return t;
 }
 
