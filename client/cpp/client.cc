@@ -82,6 +82,30 @@ absl::StatusOr<v1::CompileReply> Client::Compile(const v1::Graph& graph, const C
     request.set_trace(options.trace);
     if (!writer->Write(request)) break;  // Finish says why
   }
+  for (size_t at = 0; at < options.costs.size(); at += kPieceBytes) {
+    v1::CompileRequest request;
+    request.set_costs_piece(options.costs.substr(at, kPieceBytes));
+    if (!writer->Write(request)) break;
+  }
+  writer->WritesDone();
+  WEFT_RETURN_IF_ERROR(FromGrpc(writer->Finish(), impl_->address));
+  return reply;
+}
+
+absl::StatusOr<v1::ReplanReply> Client::Replan(const std::string& graph, const ReplanOptions& options) {
+  // Compiling, measuring twice, and twice the executions in flight.
+  CallSet::Call call(&impl_->calls, CompileOptions().timeout_s + 4 * options.timeout_s);
+  v1::ReplanReply reply;
+  auto writer = impl_->stub->Replan(call.context(), &reply);
+  for (size_t at = 0; at == 0 || at < options.costs.size(); at += kPieceBytes) {
+    v1::ReplanRequest request;
+    request.set_graph(graph);
+    request.set_measure(options.costs.empty());
+    request.set_executions(options.executions);
+    request.set_timeout_s(options.timeout_s);
+    request.set_costs_piece(options.costs.substr(std::min(at, options.costs.size()), kPieceBytes));
+    if (!writer->Write(request)) break;  // Finish says why
+  }
   writer->WritesDone();
   WEFT_RETURN_IF_ERROR(FromGrpc(writer->Finish(), impl_->address));
   return reply;

@@ -22,6 +22,15 @@ class Client {
     bool trace = true;
     // Seconds, for compiling and connecting the workers.
     double timeout_s = 300;
+    // A serialized v1::Costs, by which `order: COST` and `overlap: AUTO` decide; empty: none.
+    std::string costs;
+  };
+  struct ReplanOptions {
+    // A serialized v1::Costs; empty: from the trace of the last executions.
+    std::string costs;
+    // Executions on which each of the two plans is measured, and how long each may take, in seconds.
+    int executions = 20;
+    double timeout_s = 60;
   };
 
   // `address` is "host:port", "[::1]:port" or "unix:/path". Asks the driver once, so that an address at which nobody or somebody else
@@ -39,6 +48,9 @@ class Client {
   // Ready to run when it returns. InvalidArgument lists every problem of the graph; AlreadyExists: the name is taken.
   absl::StatusOr<v1::CompileReply> Compile(const v1::Graph& graph, const CompileOptions& options);
   absl::StatusOr<std::unique_ptr<ClientSession>> OpenSession(const SessionOptions& options);
+  // Finds a faster order for a graph that others execute meanwhile, and keeps it if it is measured to be faster. NotFound;
+  // FailedPrecondition: the graph is not ready, or cannot change; DeadlineExceeded: too few executions were run.
+  absl::StatusOr<v1::ReplanReply> Replan(const std::string& graph, const ReplanOptions& options);
   // Lets executions in flight finish for up to `drain_timeout_s` seconds. NotFound: no such graph.
   absl::Status Teardown(const std::string& graph, double drain_timeout_s = 10);
 

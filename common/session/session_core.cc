@@ -118,6 +118,33 @@ void SessionCore::Drain(std::function<void()> done) {
   options_.doorbell->Ring();
 }
 
+void SessionCore::Pause(std::function<void(int64_t)> done) {
+  {
+    MutexLock lock(&mu_);
+    paused_ = true;
+    pause_done_ = std::move(done);
+  }
+  options_.doorbell->Ring();
+}
+
+void SessionCore::Resume() {
+  {
+    MutexLock lock(&mu_);
+    paused_ = false;
+    pause_done_ = nullptr;
+  }
+  options_.doorbell->Ring();
+}
+
+std::vector<SessionCore::ExecutionTime> SessionCore::Times(int64_t first) const {
+  MutexLock lock(&mu_);
+  std::vector<ExecutionTime> times;
+  for (const ExecutionTime& t : times_) {
+    if (t.execution >= first) times.push_back(t);
+  }
+  return times;
+}
+
 void SessionCore::Progress(int32_t worker, int64_t completed) {
   {
     MutexLock lock(&mu_);

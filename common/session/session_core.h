@@ -61,6 +61,11 @@ class SessionCore : public Session {
     int64_t completed = 0;  // executions 0 .. completed - 1
     int64_t queued = 0;
   };
+  struct ExecutionTime {
+    int64_t execution = 0;
+    Nanos admitted = 0;
+    Nanos done = 0;
+  };
   // What one edge of the client waits for, for Inspect.
   struct EdgeView {
     std::string op;  // "WRITE x:0 -> square0:0"
@@ -92,8 +97,13 @@ class SessionCore : public Session {
 
   // Takes no more submits; `done` once nothing is queued or in flight.
   void Drain(std::function<void()> done);
+  // Admits nothing more until Resume; `done`, on Step's thread, with how many are admitted then. Submits are taken as ever. Not after Fail.
+  void Pause(std::function<void(int64_t admitted)> done);
+  void Resume();
   // Worker `worker` has completed that many executions.
   void Progress(int32_t worker, int64_t completed);
+  // When executions were admitted and done, of those from `first` on that are done, ascending; the last 4096 are kept.
+  std::vector<ExecutionTime> Times(int64_t first) const;
 
   Counts counts() const;
   std::vector<EdgeView> View() const;
@@ -178,6 +188,9 @@ class SessionCore : public Session {
   std::set<Ticket> running_tickets_ WEFT_GUARDED_BY(mu_);
   bool started_ WEFT_GUARDED_BY(mu_) = false;
   bool draining_ WEFT_GUARDED_BY(mu_) = false;
+  bool paused_ WEFT_GUARDED_BY(mu_) = false;
+  std::function<void(int64_t)> pause_done_ WEFT_GUARDED_BY(mu_);
+  std::deque<ExecutionTime> times_ WEFT_GUARDED_BY(mu_);
   absl::Status failed_ WEFT_GUARDED_BY(mu_);
   std::vector<std::function<void()>> drained_ WEFT_GUARDED_BY(mu_);
   std::vector<int64_t> worker_completed_ WEFT_GUARDED_BY(mu_);

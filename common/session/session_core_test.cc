@@ -193,6 +193,43 @@ struct Rig {
   absl::Status connected;
 };
 
+TEST_CASE("a paused session takes submits and admits none of them until it goes on") {
+  Rig r(TwoWorkers(2));
+  r.Ready();
+  auto first = *r.Submit(1, 2);
+  int64_t at = -1;
+  r.core->Pause([&](int64_t admitted) { at = admitted; });
+  r.Run();
+  CHECK(at == 1);
+  auto second = *r.Submit(3, 4);
+  CHECK(second->execution == -1);
+  CHECK(r.admissions[0]->admitted == 0);
+  // What was admitted runs to its end.
+  r.clock.Advance(5);
+  r.Write(13, 0, 7);
+  r.Write(14, 0, 8);
+  r.Run();
+  CHECK(first->calls == 1);
+  CHECK(r.core->counts().queued == 1);
+  r.core->Resume();
+  r.Run();
+  CHECK(second->execution == 1);
+  r.Write(13, 1, 7);
+  r.Write(14, 1, 8);
+  r.clock.Advance(4);
+  r.Run();
+  const auto times = r.core->Times(0);
+  REQUIRE(times.size() == 2);
+  CHECK(times[0].done - times[0].admitted == 5);
+  CHECK(times[1].done - times[1].admitted == 4);
+  CHECK(r.core->Times(1).size() == 1);
+  // Taken back before it was heard of.
+  r.core->Pause([&](int64_t) { at = -7; });
+  r.core->Resume();
+  r.Run();
+  CHECK(at == 1);
+}
+
 TEST_CASE("an execution's inputs go to all its edges and its outputs come back") {
   Rig r(TwoWorkers(2));
   r.Ready();

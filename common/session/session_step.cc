@@ -11,6 +11,8 @@
 namespace weft {
 namespace {
 
+constexpr size_t kTimesKept = 4096;
+
 // What stands in an output's place when the session itself could not take it.
 TaskErrorRef OwnError(const std::string& output, int64_t execution, const absl::Status& why) {
   auto error = std::make_shared<TaskError>();
@@ -168,10 +170,11 @@ bool SessionCore::Admit(Nanos* until) {
   bool busy = false;
   std::vector<Pending> late;
   std::vector<std::pair<std::function<void(int64_t)>, int64_t>> tell;
+  std::function<void(int64_t)> paused;
   {
     MutexLock lock(&mu_);
     const Nanos now = options_.clock->Now();
-    while (started_ && !queue_.empty() && running_.size() < static_cast<size_t>(edges_.spec.max_in_flight)) {
+    while (started_ && !paused_ && !queue_.empty() && running_.size() < static_cast<size_t>(edges_.spec.max_in_flight)) {
       Pending p = std::move(queue_.front());
       queue_.pop_front();
       Running r;
@@ -192,6 +195,7 @@ bool SessionCore::Admit(Nanos* until) {
       running_.push_back(std::move(r));
       busy = true;
     }
+    if (pause_done_) paused = std::exchange(pause_done_, nullptr);
     for (auto it = queue_.begin(); it != queue_.end();) {
       if (now >= it->give_up) {
         late.push_back(std::move(*it));
@@ -203,6 +207,10 @@ bool SessionCore::Admit(Nanos* until) {
     }
   }
   for (const auto& [admitted, execution] : tell) admitted(execution);
+  if (paused) {
+    busy = true;
+    paused(admitted_.load());
+  }
   for (const Pending& p : late) {
     busy = true;
     if (!p.submit.done) continue;
@@ -348,8 +356,11 @@ bool SessionCore::Complete() {
     bool unwritten = false;
     for (const auto& in : inputs_) unwritten |= in->next.load() <= r.execution;
     if (unwritten) kept_[r.execution] = r.submit.inputs;
+    const Nanos now = options_.clock->Now();
     {
       MutexLock lock(&mu_);
+      if (times_.size() == kTimesKept) times_.pop_front();
+      times_.push_back({r.execution, r.admitted, now});
       running_tickets_.erase(r.ticket);
       if (forgotten_.erase(r.ticket) > 0) r.submit.done = nullptr;
     }
@@ -360,7 +371,7 @@ bool SessionCore::Complete() {
       result.execution = r.execution;
       result.outputs = std::move(r.outputs);
       result.admitted = r.admitted;
-      result.done = options_.clock->Now();
+      result.done = now;
       r.submit.done(std::move(result));
     }
   }

@@ -22,10 +22,11 @@ const char* GraphStateName(GraphState state) {
 }
 
 Coordinator::Coordinator(const Clock* clock, WorkerRegistry::Options options, CoordinatorTimeouts timeouts, CompileFn compile,
-                         GraphEndFactory make_session, const GraphStore* store)
+                         GraphEndFactory make_session, const GraphStore* store, RecompileFn recompile)
     : clock_(clock),
       timeouts_(timeouts),
       compile_(std::move(compile)),
+      recompile_(std::move(recompile)),
       make_session_(std::move(make_session)),
       graphs_on_disk_(store),
       registry_(clock, std::move(options)),
@@ -114,6 +115,18 @@ void Coordinator::WorkerSaid(const std::string& name, const v1::WorkerMessage& m
         phase(message.start_reply(), GraphState::kStarting, absl::OkStatus());
       } else if (message.has_unload_reply()) {
         phase(message.unload_reply(), GraphState::kUnloading, absl::OkStatus());
+      } else if (message.has_next_plan_reply()) {
+        const v1::NextPlanReply& reply = message.next_plan_reply();
+        GraphRecord* g = FindAttempt(reply.graph(), reply.attempt());
+        const GraphMember* m = g == nullptr ? nullptr : FindMember(g, name);
+        known = m != nullptr;
+        if (known) NextPlanAnswered(g, *m, status_of(reply), &after);
+      } else if (message.has_swap_reply()) {
+        const v1::SwapReply& reply = message.swap_reply();
+        GraphRecord* g = FindAttempt(reply.graph(), reply.attempt());
+        const GraphMember* m = g == nullptr ? nullptr : FindMember(g, name);
+        known = m != nullptr;
+        if (known) SwapAnswered(g, *m, reply.plan_hash(), status_of(reply), &after);
       } else if (message.has_graph_failed()) {
         const v1::GraphFailed& failed = message.graph_failed();
         GraphRecord* g = FindAttempt(failed.graph(), failed.attempt());
@@ -158,9 +171,11 @@ void Coordinator::TickGraph(GraphRecord* g, Nanos now, Actions* after) {
   } else if (g->bootstrapping()) {
     if (now >= g->phase_deadline) PhaseOverdue(g, after);
   } else if (g->state == GraphState::kDraining) {
-    if (now >= g->deadline) BeginUnload(g, after);
+    if (g->replan != nullptr) TickReplan(g, now, after);
+    if (now >= g->deadline && g->state == GraphState::kDraining) BeginUnload(g, after);
   } else if (g->state == GraphState::kReady) {
     CheckProgress(g, now, after);
+    if (g->replan != nullptr) TickReplan(g, now, after);
   } else if (g->state == GraphState::kUnloading && now >= g->deadline) {
     for (GraphMember& m : g->members) {
       if (!m.gone && !m.answered) {
@@ -188,7 +203,7 @@ bool Coordinator::Tick() {
     const Nanos now = clock_->Now();
     for (const std::string& name : Names()) TickGraph(&graphs_[name], now, &after);
     for (const auto& [name, g] : graphs_) {
-      pending |= g.settle_at != 0 || g.bootstrapping() || g.state == GraphState::kDraining || g.state == GraphState::kUnloading;
+      pending |= g.settle_at != 0 || g.replan != nullptr || g.bootstrapping() || g.state == GraphState::kDraining || g.state == GraphState::kUnloading;
     }
     if (now >= next_worker_check_) {
       next_worker_check_ = now + kNanosPerSecond;

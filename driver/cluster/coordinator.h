@@ -28,6 +28,7 @@
 #include "driver/cluster/kv_store.h"
 #include "driver/cluster/registry.h"
 #include "weft/v1/client_service.pb.h"
+#include "weft/v1/costs.pb.h"
 #include "weft/v1/worker_service.pb.h"
 
 namespace weft {
@@ -47,14 +48,23 @@ struct CoordinatorTimeouts {
 class Coordinator {
  public:
   // Compiles for the given live workers. Called without locks, on the thread of Compile's caller.
-  using CompileFn = std::function<absl::StatusOr<Plan>(const v1::Graph& graph, const std::vector<WorkerSnapshot>& workers)>;
+  // `costs` may be nullptr.
+  using CompileFn =
+      std::function<absl::StatusOr<Plan>(const v1::Graph& graph, const std::vector<WorkerSnapshot>& workers, const v1::Costs* costs)>;
+  // Another plan for a graph that runs, on the same workers; and what costs predict for both, in seconds per execution.
+  struct Recompiled {
+    Plan plan;
+    double old_predicted_s = 0;
+    double new_predicted_s = 0;
+  };
+  using RecompileFn = std::function<absl::StatusOr<Recompiled>(const v1::Graph& graph, const Plan& running, const v1::Costs& costs)>;
   using InspectDone = std::function<void(v1::InspectReply)>;
   // Measured tracks with their clock offsets, and which workers gave none and why.
   using TraceDone = std::function<void(std::vector<v1::TraceTrack> tracks, std::map<std::string, std::string> problems)>;
 
   // `clock` and `store` outlive it; without a `store` nothing is kept.
   Coordinator(const Clock* clock, WorkerRegistry::Options options, CoordinatorTimeouts timeouts, CompileFn compile,
-              GraphEndFactory make_session, const GraphStore* store);
+              GraphEndFactory make_session, const GraphStore* store, RecompileFn recompile = nullptr);
   ~Coordinator();
 
   // Lists the graphs of the state directory as failed: the driver that ran them is gone.
@@ -69,10 +79,16 @@ class Coordinator {
   // ---- clients
   // `done` is called once, from any thread, perhaps before this returns. Returns the attempt, for CancelCompile; "" when there is none.
   // Errors: AlreadyExists, InvalidArgument, the compiler's, and those of the bootstrap, which name worker and phase.
-  std::string Compile(const v1::Graph& graph, bool trace, GraphRecord::CompileDone done);
+  std::string Compile(const v1::Graph& graph, bool trace, GraphRecord::CompileDone done, const v1::Costs* costs = nullptr);
   // The client that asked has gone: ends that bootstrap if it still runs.
   void CancelCompile(const std::string& graph, const std::string& attempt);
   void Teardown(const std::string& graph, double drain_timeout_s, GraphRecord::TeardownDone done);
+  // Compiles the graph anew by these costs (on this thread), changes to the new plan between two executions if it is predicted to be faster,
+  // measures both on what clients execute, and keeps the faster. `executions` and `timeout_s`: see ReplanRequest. `done` is called once,
+  // from any thread. Errors: NotFound; FailedPrecondition (not ready, re-planned already, or a worker cannot change); DeadlineExceeded (too
+  // few executions, or one in flight did not end); the compiler's; or the graph's first cause. After an error, unless the graph has
+  // failed, it runs by the plan of before.
+  void Replan(const std::string& graph, const v1::Costs& costs, int64_t executions, double timeout_s, ReplanRecord::Done done);
   v1::ListGraphsReply ListGraphs() const;
   v1::ListWorkersReply ListWorkers() const;
   // Of one graph, or of all (""). Reply within inspect_s. NotFound for an unknown graph.
@@ -124,6 +140,17 @@ class Coordinator {
   void Drained(const std::string& graph, const std::string& attempt);
   void BeginUnload(GraphRecord* g, Actions* after) WEFT_REQUIRES(mu_);
   void FinishUnloadIfAnswered(const std::string& graph, Actions* after) WEFT_REQUIRES(mu_);
+  // coordinator_replan.cc
+  void TickReplan(GraphRecord* g, Nanos now, Actions* after) WEFT_REQUIRES(mu_);
+  void MeasureReplan(GraphRecord* g, bool overdue, Actions* after) WEFT_REQUIRES(mu_);
+  void LoadReplan(GraphRecord* g, Actions* after) WEFT_REQUIRES(mu_);
+  void NextPlanAnswered(GraphRecord* g, const GraphMember& member, const absl::Status& status, Actions* after) WEFT_REQUIRES(mu_);
+  void PauseReplan(GraphRecord* g, Actions* after) WEFT_REQUIRES(mu_);
+  void ReplanPaused(const std::string& graph, const std::string& attempt, int64_t admitted);
+  void SendSwaps(GraphRecord* g, ReplanRecord::Phase phase, Actions* after) WEFT_REQUIRES(mu_);
+  void SwapAnswered(GraphRecord* g, const GraphMember& member, const std::string& hash, const absl::Status& status, Actions* after)
+      WEFT_REQUIRES(mu_);
+  void EndReplan(GraphRecord* g, const absl::Status& status, Actions* after) WEFT_REQUIRES(mu_);
   // coordinator_query.cc
   v1::GraphInfo InfoOf(const GraphRecord& g) const WEFT_REQUIRES(mu_);
   void CheckProgress(GraphRecord* g, Nanos now, Actions* after) WEFT_REQUIRES(mu_);
@@ -133,6 +160,7 @@ class Coordinator {
   const Clock* const clock_;
   const CoordinatorTimeouts timeouts_;
   const CompileFn compile_;
+  const RecompileFn recompile_;
   const GraphEndFactory make_session_;
   const GraphStore* const graphs_on_disk_;
   WorkerRegistry registry_;
@@ -148,6 +176,9 @@ class Coordinator {
   Nanos next_worker_check_ WEFT_GUARDED_BY(mu_) = 0;
   std::map<std::string, WorkerState> logged_states_ WEFT_GUARDED_BY(mu_);
 };
+
+// A worker's part of another plan for a graph that runs, in pieces.
+std::vector<v1::DriverMessage> NextPlanMessages(const Plan& plan, int32_t worker, const std::string& attempt);
 
 // Workers (plan indices) that have an op or an actor in the plan.
 std::vector<int32_t> WorkersWithAPart(const Plan& plan);

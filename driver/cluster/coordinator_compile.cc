@@ -31,6 +31,18 @@ std::vector<v1::DriverMessage> LoadMessages(const Plan& plan, int32_t worker, co
 
 }  // namespace
 
+std::vector<v1::DriverMessage> NextPlanMessages(const Plan& plan, int32_t worker, const std::string& attempt) {
+  std::vector<v1::DriverMessage> messages;
+  for (v1::DriverMessage& load : LoadMessages(plan, worker, attempt, false)) {
+    v1::NextPlan* next = messages.emplace_back().mutable_next_plan();
+    next->set_graph(plan.graph);
+    next->set_attempt(attempt);
+    *next->mutable_piece() = std::move(*load.mutable_load()->mutable_piece());
+    next->set_last(load.load().last());
+  }
+  return messages;
+}
+
 std::vector<int32_t> WorkersWithAPart(const Plan& plan) {
   std::vector<bool> has(plan.workers.size(), false);
   const auto mark = [&](int32_t w) {
@@ -72,6 +84,7 @@ void Coordinator::Drop(std::map<std::string, GraphRecord>::iterator it, Actions*
     unload.mutable_unload()->set_attempt(g.attempt);
     if (!m.gone) registry_.Send(m.name, m.incarnation, std::move(unload));
   }
+  EndReplan(&g, g.cause.ok() ? absl::AbortedError("the graph was torn down") : g.cause, after);
   if (g.session != nullptr) graveyard_.push_back(std::move(g.session));
   after->Add([this, attempt = g.attempt, cause = g.cause] {
     kv_.Close(attempt, cause.ok() ? absl::AbortedError("the graph was torn down") : cause);
@@ -79,7 +92,7 @@ void Coordinator::Drop(std::map<std::string, GraphRecord>::iterator it, Actions*
   graphs_.erase(it);
 }
 
-std::string Coordinator::Compile(const v1::Graph& graph, bool trace, GraphRecord::CompileDone done) {
+std::string Coordinator::Compile(const v1::Graph& graph, bool trace, GraphRecord::CompileDone done, const v1::Costs* costs) {
   const std::string attempt = NewIncarnation();
   absl::Status status = CheckName("graph", graph.name());
   if (status.ok()) {
@@ -103,7 +116,7 @@ std::string Coordinator::Compile(const v1::Graph& graph, bool trace, GraphRecord
   std::vector<int32_t> workers;
   Pieces pieces;
   {
-    absl::StatusOr<Plan> compiled = compile_(graph, live);
+    absl::StatusOr<Plan> compiled = compile_(graph, live, costs);
     status = compiled.status();
     if (compiled.ok()) {
       plan = std::make_shared<const Plan>(*std::move(compiled));
@@ -145,6 +158,7 @@ std::string Coordinator::Compile(const v1::Graph& graph, bool trace, GraphRecord
       after.Add([done, status] { done(status); });
       graphs_.erase(it);
     } else {
+      g.graph = std::make_shared<const v1::Graph>(graph);
       g.plan = plan;
       g.session = session;
       g.compile_done = std::move(done);

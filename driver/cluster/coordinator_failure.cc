@@ -93,6 +93,7 @@ void Coordinator::Settle(GraphRecord* g, Actions* after) {
   const bool draining = g->state == GraphState::kDraining;
   const bool bootstrapping = g->bootstrapping();
   spdlog::error("graph {} failed: {}", g->name, std::string(g->cause.message()));
+  EndReplan(g, g->cause, after);
   for (GraphMember& m : g->members) {
     if (m.gone) continue;
     v1::DriverMessage abort;

@@ -70,6 +70,7 @@ void Coordinator::BeginUnload(GraphRecord* g, Actions* after) {
     g->cause = cause;
   }
   g->settle_at = 0;
+  EndReplan(g, g->cause.ok() ? absl::CancelledError(absl::StrCat("graph ", g->name, " was torn down")) : g->cause, after);
   g->state = GraphState::kUnloading;
   g->deadline = clock_->Now() + FromSeconds(timeouts_.unload_s);
   for (GraphMember& m : g->members) {

@@ -81,6 +81,28 @@ struct FakeWorker {
     m.mutable_start_reply()->set_attempt(command.attempt());
     Say(m);
   }
+  // To the last NextPlan; its hash must be given.
+  void TakeNext(const std::string& hash, absl::Status status = absl::OkStatus()) {
+    const v1::NextPlan command = link->Of(v1::DriverMessage::kNextPlan).back().next_plan();
+    v1::WorkerMessage m = Message();
+    m.mutable_next_plan_reply()->set_graph(command.graph());
+    m.mutable_next_plan_reply()->set_attempt(command.attempt());
+    m.mutable_next_plan_reply()->set_plan_hash(hash);
+    m.mutable_next_plan_reply()->set_code(static_cast<int>(status.code()));
+    m.mutable_next_plan_reply()->set_message(std::string(status.message()));
+    Say(m);
+  }
+  // To the last SwapPlan.
+  void Swap(absl::Status status = absl::OkStatus()) {
+    const v1::SwapPlan command = link->Of(v1::DriverMessage::kSwap).back().swap();
+    v1::WorkerMessage m = Message();
+    m.mutable_swap_reply()->set_graph(command.graph());
+    m.mutable_swap_reply()->set_attempt(command.attempt());
+    m.mutable_swap_reply()->set_plan_hash(command.plan_hash());
+    m.mutable_swap_reply()->set_code(static_cast<int>(status.code()));
+    m.mutable_swap_reply()->set_message(std::string(status.message()));
+    Say(m);
+  }
   void Unload() {
     const v1::Unload command = link->Of(v1::DriverMessage::kUnload).back().unload();
     v1::WorkerMessage m = Message();
@@ -125,6 +147,15 @@ class FakeSession : public GraphEnd {
   void Drain(std::function<void()> done) override { drained = std::move(done); }
   void Progress(int32_t worker, int64_t completed) override { progress.emplace_back(worker, completed); }
   Counts counts() const override { return now; }
+  void Pause(std::function<void(int64_t)> done) override { paused = std::move(done); }
+  void Resume() override { ++resumed; }
+  std::vector<ExecutionTime> Times(int64_t first) const override {
+    std::vector<ExecutionTime> from;
+    for (const ExecutionTime& t : times) {
+      if (t.execution >= first) from.push_back(t);
+    }
+    return from;
+  }
   v1::WorkerView View() const override {
     v1::WorkerView view;
     view.set_graph(args.plan->graph);
@@ -142,6 +173,9 @@ class FakeSession : public GraphEnd {
   absl::Status failed;
   std::vector<std::pair<int32_t, int64_t>> progress;
   Counts now;
+  std::function<void(int64_t)> paused;
+  int resumed = 0;
+  std::vector<ExecutionTime> times;
 };
 
 // A coordinator whose compiler gives every worker named by an actor one op, in the order of the actors.
@@ -150,13 +184,22 @@ struct FakeCluster {
       : clock(kNanosPerSecond),
         coordinator(
             &clock, WorkerRegistry::Options{"driver1", "hostA", "shm-driver", 1.0, 3.0}, CoordinatorTimeouts(),
-            [this](const v1::Graph& g, const std::vector<WorkerSnapshot>& workers) { return CompileFake(g, workers); },
+            [this](const v1::Graph& g, const std::vector<WorkerSnapshot>& workers, const v1::Costs*) { return CompileFake(g, workers); },
             [this](GraphEndArgs args) {
               sessions.push_back(std::make_shared<FakeSession>(std::move(args)));
               sessions.back()->prepare = prepare;
               return sessions.back();
             },
-            store) {}
+            store, [this](const v1::Graph& g, const Plan& running, const v1::Costs&) { return RecompileFake(g, running); }) {}
+
+  // The same plan by another hash, predicted to take half as long.
+  absl::StatusOr<Coordinator::Recompiled> RecompileFake(const v1::Graph&, const Plan& running) {
+    if (in_compiler) in_compiler();
+    if (!compile_error.ok()) return compile_error;
+    Coordinator::Recompiled r{running, 2.0, next_predicted_s};
+    r.plan.hash = next_hash;
+    return r;
+  }
 
   absl::StatusOr<Plan> CompileFake(const v1::Graph& graph, const std::vector<WorkerSnapshot>& workers) {
     if (in_compiler) in_compiler();
@@ -227,6 +270,8 @@ struct FakeCluster {
     coordinator.Tick();
   }
 
+  std::string next_hash = "next";
+  double next_predicted_s = 1.0;
   FakeClock clock;
   absl::Status compile_error;
   absl::Status prepare;

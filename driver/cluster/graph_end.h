@@ -43,6 +43,16 @@ class GraphEnd {
   // A worker (its index in the plan) says how many executions it completed; matters for graphs without outputs.
   virtual void Progress(int32_t worker, int64_t completed) = 0;
   virtual Counts counts() const = 0;
+  // Admits nothing more until Resume, but takes submits as ever; `done` with how many are admitted then (not after Fail).
+  virtual void Pause(std::function<void(int64_t admitted)> done) = 0;
+  virtual void Resume() = 0;
+  struct ExecutionTime {
+    int64_t execution = 0;
+    Nanos admitted = 0;
+    Nanos done = 0;
+  };
+  // Of those executions from `first` on that are done, as far as they are kept; ascending.
+  virtual std::vector<ExecutionTime> Times(int64_t first) const = 0;
   // The client's own lanes for Inspect: inputs that cannot be written and outputs that have not come.
   virtual v1::WorkerView View() const = 0;
   // What clients submit to; valid from Start on.

@@ -13,6 +13,7 @@
 #include "common/base/clock.h"
 #include "common/plan/plan.h"
 #include "driver/cluster/graph_end.h"
+#include "driver/cluster/replan_record.h"
 #include "weft/v1/client_service.pb.h"
 
 namespace weft {
@@ -50,6 +51,7 @@ struct GraphRecord {
     return state == GraphState::kLoading || state == GraphState::kConnecting || state == GraphState::kStarting;
   }
 
+  std::shared_ptr<const v1::Graph> graph;
   std::shared_ptr<const Plan> plan;
   std::vector<GraphMember> members;
   std::shared_ptr<GraphEnd> session;
@@ -75,6 +77,9 @@ struct GraphRecord {
   Nanos progress_at = 0;
   bool stall_reported = false;
   std::string stalled;
+
+  // While it is re-planned.
+  std::shared_ptr<ReplanRecord> replan;
 
   // Executions that were admitted and done when the session was dropped.
   GraphEnd::Counts last_counts;

@@ -18,6 +18,7 @@
 #include "driver/plan/order.h"
 #include "driver/plan/overlap.h"
 #include "driver/plan/place.h"
+#include "driver/plan/same_parts.h"
 #include "driver/plan/transport.h"
 #include "driver/plan/verify.h"
 #include "driver/simulate/simulator.h"
@@ -276,7 +277,7 @@ Cluster ClusterFromGraph(const v1::Graph& graph) {
 }
 
 absl::StatusOr<Plan> Compile(const v1::Graph& graph, const ClassTable& classes, const Cluster& cluster, CompileTimes* times,
-                             const CostModel& costs) {
+                             const CostModel& costs, const Plan* running) {
   if (times != nullptr) times->passes.clear();
   Stopwatch watch(times);
   WEFT_ASSIGN_OR_RETURN(const ResolvedGraph resolved, Validate(graph, classes));
@@ -295,7 +296,7 @@ absl::StatusOr<Plan> Compile(const v1::Graph& graph, const ClassTable& classes, 
     if (auto_as == v1::OFF && !automatic) continue;
     WEFT_ASSIGN_OR_RETURN(const Base base, Prepare(resolved, placement, cluster, auto_as, &watch));
     absl::StatusOr<Plan> plan = DraftAhead(base, {}, costs, &watch);
-    if (!by_cost && !automatic) {
+    if (!by_cost && !automatic && running == nullptr) {
       if (!plan.ok()) return plan;
       return Finish(*std::move(plan), &watch);
     }
@@ -303,6 +304,13 @@ absl::StatusOr<Plan> Compile(const v1::Graph& graph, const ClassTable& classes, 
       if (!p.ok()) {
         // The order of the file need not be possible where order is free, and what overlaps may not fit the memory.
         if (!best.ok()) best = std::move(p);
+        return absl::OkStatus();
+      }
+      if (running != nullptr && !OnlyOrderDiffers(*p, *running)) {
+        if (!best.ok()) {
+          best = absl::FailedPreconditionError("every plan by these costs would change more than the order of the running one: tear the graph down and "
+                                               "compile it again");
+        }
         return absl::OkStatus();
       }
       WEFT_ASSIGN_OR_RETURN(const OrderScore score, Predict(*p, costs));

@@ -48,9 +48,10 @@ struct CompileTimes {
 };
 
 // `costs` is what `order: COST` and `overlap: AUTO` predict with.
+// `running`: only plans to which that one could change while it runs (same_parts.h); FailedPrecondition when there is none.
 // InvalidArgument: the graph is wrong, or does not fit the cluster (every problem, one a line). ResourceExhausted: the byte limit cannot
 // be met (names the worker, the op and the bytes), or the plan would exceed kMaxOps. Internal: the verifier found a bug of a pass.
 absl::StatusOr<Plan> Compile(const v1::Graph& graph, const ClassTable& classes, const Cluster& cluster,
-                             CompileTimes* times = nullptr, const CostModel& costs = CostModel::Default());
+                             CompileTimes* times = nullptr, const CostModel& costs = CostModel::Default(), const Plan* running = nullptr);
 
 }  // namespace weft

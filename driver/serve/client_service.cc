@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 #include "driver/serve/execute_session.h"
 #include "driver/serve/rpc.h"
+#include "driver/simulate/measured_costs.h"
 #include "driver/simulate/timeline.h"
 
 namespace weft {
@@ -21,6 +22,18 @@ constexpr size_t kMaxGraphBytes = size_t{1} << 30;
 constexpr int kEventsPerReply = 10'000;
 constexpr int64_t kPredictedEvents = 200'000;
 constexpr double kDefaultDrainS = 10;
+constexpr size_t kMaxCostBytes = size_t{1} << 30;
+// Executions whose times a session keeps; of which costs are measured when the client does not say.
+constexpr int kMostMeasured = 2048;
+constexpr int kDefaultMeasured = 20;
+
+absl::Status AddCosts(const std::string& piece, std::string* bytes) {
+  if (bytes->size() + piece.size() > kMaxCostBytes) {
+    return absl::ResourceExhaustedError("the costs are larger than 1 GiB, the most that a driver takes");
+  }
+  *bytes += piece;
+  return absl::OkStatus();
+}
 
 // False when the client is gone.
 bool WriteTrack(const v1::TraceTrack& track, grpc::ServerWriter<v1::TraceReply>* writer) {
@@ -46,6 +59,7 @@ grpc::Status ClientServiceImpl::Compile(grpc::ServerContext* context, grpc::Serv
                                         v1::CompileReply* reply) {
   if (const absl::Status s = CheckToken(*context, token_); !s.ok()) return ToGrpc(s);
   std::string bytes;
+  std::string cost_bytes;
   bool trace = false;
   v1::CompileRequest request;
   while (reader->Read(&request)) {
@@ -54,15 +68,19 @@ grpc::Status ClientServiceImpl::Compile(grpc::ServerContext* context, grpc::Serv
       return ToGrpc(absl::ResourceExhaustedError("the graph is larger than 1 GiB, the most that a driver takes"));
     }
     bytes += request.graph_piece();
+    if (const absl::Status s = AddCosts(request.costs_piece(), &cost_bytes); !s.ok()) return ToGrpc(s);
   }
   if (context->IsCancelled()) return ToGrpc(absl::CancelledError("the client went away"));
   v1::Graph graph;
   if (!graph.ParseFromString(bytes)) return ToGrpc(absl::InvalidArgumentError("the pieces do not make up a serialized graph"));
   bytes = std::string();
+  v1::Costs costs;
+  if (!costs.ParseFromString(cost_bytes)) return ToGrpc(absl::InvalidArgumentError("the pieces of costs do not make up a serialized Costs"));
 
   using Result = absl::StatusOr<v1::CompileReply>;
   const auto promise = std::make_shared<Promise<Result>>();
-  const std::string attempt = coordinator_->Compile(graph, trace, [promise](Result r) { promise->Set(std::move(r)); });
+  const std::string attempt =
+      coordinator_->Compile(graph, trace, [promise](Result r) { promise->Set(std::move(r)); }, cost_bytes.empty() ? nullptr : &costs);
   if (!WaitFor(promise.get(), *context)) {
     coordinator_->CancelCompile(graph.name(), attempt);
     return ToGrpc(absl::CancelledError("the client went away"));
@@ -128,6 +146,50 @@ grpc::Status ClientServiceImpl::GetPlan(grpc::ServerContext* context, const v1::
     chunk.set_piece(bytes.substr(at, kPieceBytes));
     if (!writer->Write(chunk)) break;
   }
+  return grpc::Status::OK;
+}
+
+grpc::Status ClientServiceImpl::Replan(grpc::ServerContext* context, grpc::ServerReader<v1::ReplanRequest>* reader, v1::ReplanReply* reply) {
+  if (const absl::Status s = CheckToken(*context, token_); !s.ok()) return ToGrpc(s);
+  v1::ReplanRequest first, request;
+  std::string bytes;
+  bool any = false;
+  while (reader->Read(&request)) {
+    if (!std::exchange(any, true)) first = request;
+    if (const absl::Status s = AddCosts(request.costs_piece(), &bytes); !s.ok()) return ToGrpc(s);
+  }
+  if (context->IsCancelled()) return ToGrpc(absl::CancelledError("the client went away"));
+  if (!std::isfinite(first.timeout_s()) || first.timeout_s() < 0 || first.executions() < 0 || first.executions() > kMostMeasured) {
+    return ToGrpc(absl::InvalidArgumentError(absl::StrCat("executions is ", first.executions(), " and timeout_s ", first.timeout_s(),
+                                                          ": from 0 to ", kMostMeasured, ", and a number of seconds from 0 on")));
+  }
+  v1::Costs costs;
+  if (first.measure()) {
+    if (!bytes.empty()) return ToGrpc(absl::InvalidArgumentError("costs are either given or measured, not both"));
+    const absl::StatusOr<std::shared_ptr<const Plan>> plan = coordinator_->PlanOf(first.graph());
+    if (!plan.ok()) return ToGrpc(plan.status());
+    const auto traced = std::make_shared<Promise<std::vector<v1::TraceTrack>>>();
+    const absl::Status asked = coordinator_->Trace(
+        first.graph(), first.executions() > 0 ? first.executions() : kDefaultMeasured,
+        [traced](std::vector<v1::TraceTrack> tracks, std::map<std::string, std::string>) { traced->Set(std::move(tracks)); });
+    if (!asked.ok()) return ToGrpc(asked);
+    if (!WaitFor(traced.get(), *context)) return ToGrpc(absl::CancelledError("the client went away"));
+    absl::StatusOr<MeasuredCosts> measured = CostsFromTrace(**plan, traced->Take());
+    if (!measured.ok()) return ToGrpc(measured.status());
+    costs = std::move(measured->costs);
+  } else if (bytes.empty()) {
+    return ToGrpc(absl::InvalidArgumentError("no costs are given: give some, or have them measured"));
+  } else if (!costs.ParseFromString(bytes)) {
+    return ToGrpc(absl::InvalidArgumentError("the pieces of costs do not make up a serialized Costs"));
+  }
+  using Result = absl::StatusOr<v1::ReplanReply>;
+  const auto promise = std::make_shared<Promise<Result>>();
+  coordinator_->Replan(first.graph(), costs, first.executions(), first.timeout_s(), [promise](Result r) { promise->Set(std::move(r)); });
+  // Goes on without the client.
+  if (!WaitFor(promise.get(), *context)) return ToGrpc(absl::CancelledError("the client went away"));
+  Result result = promise->Take();
+  if (!result.ok()) return ToGrpc(result.status());
+  *reply = *std::move(result);
   return grpc::Status::OK;
 }
 

@@ -22,6 +22,7 @@ class ClientServiceImpl : public v1::ClientService::Service {
   grpc::Status Inspect(grpc::ServerContext* context, const v1::InspectRequest* request, v1::InspectReply* reply) override;
   grpc::Status GetPlan(grpc::ServerContext* context, const v1::GetPlanRequest* request,
                        grpc::ServerWriter<v1::PlanChunk>* writer) override;
+  grpc::Status Replan(grpc::ServerContext* context, grpc::ServerReader<v1::ReplanRequest>* reader, v1::ReplanReply* reply) override;
   grpc::Status GetTrace(grpc::ServerContext* context, const v1::GetTraceRequest* request,
                         grpc::ServerWriter<v1::TraceReply>* writer) override;
 

@@ -169,6 +169,12 @@ void DriverEnd::Drain(std::function<void()> done) { core_->Drain(std::move(done)
 
 void DriverEnd::Progress(int32_t worker, int64_t completed) { core_->Progress(worker, completed); }
 
+std::vector<GraphEnd::ExecutionTime> DriverEnd::Times(int64_t first) const {
+  std::vector<ExecutionTime> times;
+  for (const SessionCore::ExecutionTime& t : core_->Times(first)) times.push_back({t.execution, t.admitted, t.done});
+  return times;
+}
+
 GraphEnd::Counts DriverEnd::counts() const {
   Counts counts;
   if (core_ == nullptr) return counts;

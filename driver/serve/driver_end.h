@@ -30,6 +30,9 @@ class DriverEnd : public GraphEnd {
   void Drain(std::function<void()> done) override;
   void Progress(int32_t worker, int64_t completed) override;
   Counts counts() const override;
+  void Pause(std::function<void(int64_t admitted)> done) override { core_->Pause(std::move(done)); }
+  void Resume() override { core_->Resume(); }
+  std::vector<ExecutionTime> Times(int64_t first) const override;
   v1::WorkerView View() const override;
   std::shared_ptr<Session> session() override { return core_; }
 

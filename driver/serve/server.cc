@@ -18,6 +18,8 @@
 #include "common/classes/signature.h"
 #include "driver/plan/compiler.h"
 #include "driver/serve/driver_end.h"
+#include "driver/simulate/cost_file.h"
+#include "driver/simulate/predict.h"
 
 namespace weft {
 namespace {
@@ -78,13 +80,39 @@ absl::StatusOr<std::unique_ptr<DriverServer>> DriverServer::Start(const DriverOp
   registry.shm_address = d->hub_->address();
   registry.heartbeat_interval_s = options.heartbeat_interval_s;
   registry.unresponsive_after_s = options.unresponsive_after_s;
-  const auto compile = [host_id = registry.host_id](const v1::Graph& graph, const std::vector<WorkerSnapshot>& workers) {
+  const auto compile = [host_id = registry.host_id](const v1::Graph& graph, const std::vector<WorkerSnapshot>& workers,
+                                                    const v1::Costs* costs) -> absl::StatusOr<Plan> {
     Cluster cluster;
     cluster.client_host_id = host_id;
     for (const WorkerSnapshot& w : workers) {
       cluster.workers.push_back({w.name, w.registration.host_id(), w.registration.device()});
     }
-    return weft::Compile(graph, ClassTable::Std(), cluster);
+    if (costs == nullptr) return weft::Compile(graph, ClassTable::Std(), cluster);
+    WEFT_RETURN_IF_ERROR(CheckCostValues("costs", *costs));
+    WEFT_ASSIGN_OR_RETURN(Plan plan, weft::Compile(graph, ClassTable::Std(), cluster, nullptr, MakeCostModel(*costs, {})));
+    WEFT_RETURN_IF_ERROR(CheckCosts("costs", *costs, plan));
+    return plan;
+  };
+  const auto recompile = [host_id = registry.host_id](const v1::Graph& graph, const Plan& running,
+                                                      const v1::Costs& costs) -> absl::StatusOr<Coordinator::Recompiled> {
+    if (graph.options().order() != v1::COST) {
+      return absl::FailedPreconditionError(absl::StrCat("graph ", graph.name(),
+                                                        " runs in the order of its file (options.order PROGRAM), which is not ours to change: compile it "
+                                                        "with options { order: COST }"));
+    }
+    WEFT_RETURN_IF_ERROR(CheckCostValues("costs", costs));
+    WEFT_RETURN_IF_ERROR(CheckCosts("costs", costs, running));
+    Cluster cluster;
+    cluster.client_host_id = host_id;
+    for (const PlanWorker& w : running.workers) cluster.workers.push_back({w.name, w.host_id, w.device});
+    const CostModel model = MakeCostModel(costs, {});
+    Coordinator::Recompiled result;
+    WEFT_ASSIGN_OR_RETURN(result.plan, weft::Compile(graph, ClassTable::Std(), cluster, nullptr, model, &running));
+    WEFT_ASSIGN_OR_RETURN(const Prediction old, Predict(running, model, {}));
+    WEFT_ASSIGN_OR_RETURN(const Prediction next, Predict(result.plan, model, {}));
+    result.old_predicted_s = old.period_s;
+    result.new_predicted_s = next.period_s;
+    return result;
   };
   d->host_ = std::make_unique<SessionHost>(d->doorbell_.get());
   const auto make_end = [host = d->host_.get(), hub = d->hub_.get(), doorbell = d->doorbell_.get(),
@@ -92,7 +120,7 @@ absl::StatusOr<std::unique_ptr<DriverServer>> DriverServer::Start(const DriverOp
     return std::make_shared<DriverEnd>(host, hub, doorbell, host_id, std::move(args));
   };
   d->coordinator_ = std::make_unique<Coordinator>(Clock::Real(), registry, options.timeouts, compile, make_end,
-                                                  d->store_.has_value() ? &*d->store_ : nullptr);
+                                                  d->store_.has_value() ? &*d->store_ : nullptr, recompile);
   WEFT_RETURN_IF_ERROR(d->coordinator_->Recover());
   d->client_service_ = std::make_unique<ClientServiceImpl>(d->coordinator_.get(), options.token);
   d->worker_service_ = std::make_unique<WorkerServiceImpl>(d->coordinator_.get(), options.token);

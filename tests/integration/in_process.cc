@@ -99,6 +99,8 @@ class Harness {
     int idle = 0;
     while (Completed() < options_.executions) {
       bool moved = Admit(input);
+      WEFT_ASSIGN_OR_RETURN(const bool changed, Replan());
+      moved |= changed;
       std::shuffle(workers_.begin(), workers_.end(), rng_);
       for (Worker& w : workers_) {
         moved |= w.run->Step();
@@ -150,6 +152,7 @@ class Harness {
     bool moved = false;
     while (admitted_ + 1 < options_.executions && admitted_ + 1 - Completed() < options_.in_flight) {
       const int64_t k = admitted_ + 1;
+      if (options_.next != nullptr && !replanned_ && k == options_.next_from) return moved;
       for (const Input& i : inputs_) {
         if (i.port->Poll(k) != PortState::kReady) return moved;
       }
@@ -162,6 +165,17 @@ class Harness {
       moved = true;
     }
     return moved;
+  }
+
+  // Once all executions before the change are done on every worker, each changes.
+  absl::StatusOr<bool> Replan() {
+    if (options_.next == nullptr || replanned_ || admitted_ + 1 != options_.next_from) return false;
+    for (const Worker& w : workers_) {
+      if (w.run->completed() < options_.next_from) return false;
+    }
+    for (Worker& w : workers_) WEFT_RETURN_IF_ERROR(w.run->Replan(PartOf(*options_.next, w.run->plan().part_of), options_.next_from));
+    replanned_ = true;
+    return true;
   }
 
   absl::StatusOr<bool> TakeOutputs() {
@@ -213,6 +227,7 @@ class Harness {
   std::vector<Output> outputs_;
   std::set<const Output*> waiting_;
   int64_t admitted_ = -1;
+  bool replanned_ = false;
   std::vector<InProcessResult> results_;
 };
 

@@ -21,6 +21,9 @@ struct InProcessOptions {
   int in_flight = 1;
   // The device queues ops and waits for events by itself, as CUDA does.
   bool queueing_device = false;
+  // From execution `next_from` on the cluster runs by this plan of the same graph, as a re-planned graph does.
+  const Plan* next = nullptr;
+  int64_t next_from = 0;
 };
 
 // One output of one execution: the tensor (a copy), or the error in its place.

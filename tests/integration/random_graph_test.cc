@@ -58,5 +58,31 @@ TEST_CASE("random graphs: same bits with overlap on and off, with 1 and 8 in fli
   CHECK(with_errors > kGraphs / 10);
 }
 
+TEST_CASE("random graphs: re-planned between two executions, each runs once and to the same bits") {
+  int changed = 0;
+  for (uint64_t seed = 1; seed <= kGraphs / 2; ++seed) {
+    v1::Graph graph = RandomGraph(seed, RandomGraphOptions());
+    graph.mutable_options()->set_max_in_flight(3);
+    INFO("seed " << seed << "\n" << graph.DebugString());
+    const auto plan = Compile(graph, ClassTable::Std(), ClusterFromGraph(graph));
+    if (!plan.ok()) FAIL(std::string(plan.status().message()));
+    graph.mutable_options()->set_order(v1::COST);
+    CostModel costs = CostModel::Default();
+    costs.compute = [seed](const Plan&, const PlanNode& n) { return static_cast<Nanos>((n.id * 7919 + seed * 31) % 97); };
+    const auto next = Compile(graph, ClassTable::Std(), ClusterFromGraph(graph), nullptr, costs, &*plan);
+    if (!next.ok()) FAIL(std::string(next.status().message()));
+    changed += next->hash != plan->hash;
+    const auto base = RunInProcess(*plan, {seed, kExecutions, 3, false}, MakeInput);
+    if (!base.ok()) FAIL(std::string(base.status().message()));
+    for (const bool queueing : {false, true}) {
+      const auto other = RunInProcess(*plan, {seed * 3, kExecutions, 3, queueing, &*next, 3}, MakeInput);
+      if (!other.ok()) FAIL(std::string(other.status().message()));
+      const std::string difference = Differ(*base, *other);
+      if (!difference.empty()) FAIL(difference);
+    }
+  }
+  CHECK(changed > kGraphs / 10);
+}
+
 }  // namespace
 }  // namespace weft

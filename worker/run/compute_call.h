@@ -55,6 +55,9 @@ class ComputeCall final : public CallContext {
   // Calls the method and checks what it made against the declared outputs. Any thread, once per Begin. Never throws.
   absl::Status Run(Actor* actor, int method);
 
+  // Stands for the same task as an op of another program from now on. Pre: no call is under way; as many slots and outputs.
+  void Rebind(const LocalOp* op) { op_ = op; }
+
   const std::vector<Tensor>& args() const { return args_; }
   std::vector<Tensor>& outputs() { return outs_; }
   OutputBuffers& buffers() { return buffers_; }
@@ -82,7 +85,7 @@ class ComputeCall final : public CallContext {
   DeviceStatus* StatusOf(int output) const { return buffers_.StatusAt(static_cast<int>(execution_ % op_->slots), output); }
 
  private:
-  const LocalOp* const op_;
+  const LocalOp* op_;
   OutputBuffers buffers_;
   int64_t execution_ = 0;
   mutable bool host_number_read_ = false;

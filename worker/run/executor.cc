@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace weft {
 namespace {
 
@@ -27,7 +29,10 @@ Executor::~Executor() {
   options_.doorbell->Ring();
   if (thread_.joinable()) thread_.join();
   RunCommands();
-  for (Entry& e : entries_) e.run->Fail(absl::CancelledError("the worker shuts down"));
+  for (Entry& e : entries_) {
+    e.run->Fail(absl::CancelledError("the worker shuts down"));
+    ReplanIfDue(&e);
+  }
   // Calls of actors that are under way must end before their memory goes.
   while (!entries_.empty()) {
     const uint32_t seen = options_.doorbell->Snapshot();
@@ -96,8 +101,52 @@ void Executor::Remove(const std::string& graph, std::function<void()> done) {
     }
     e->failure_told = true;
     e->run->Fail(absl::CancelledError("the graph was removed"));
+    ReplanIfDue(e);
     e->removed = done ? done : [] {};
   });
+}
+
+void Executor::CheckReplan(const std::string& graph, std::shared_ptr<const Plan> part,
+                           std::function<void(const absl::Status&, std::shared_ptr<const Plan>)> reply) {
+  Post([this, graph, part = std::move(part), reply = std::move(reply)] {
+    const Entry* e = Find(graph);
+    if (e == nullptr) {
+      reply(absl::NotFoundError(absl::StrCat("graph ", graph, " does not run here")), nullptr);
+      return;
+    }
+    const absl::Status status = e->run->failure().ok() ? e->run->CheckReplan(*part) : e->run->failure();
+    reply(status, std::make_shared<const Plan>(e->run->plan()));
+  });
+}
+
+void Executor::Replan(const std::string& graph, std::shared_ptr<const Plan> part, int64_t from,
+                      std::function<void(const absl::Status&)> done) {
+  Post([this, graph, part = std::move(part), from, done = std::move(done)] {
+    Entry* e = Find(graph);
+    if (e == nullptr) {
+      done(absl::NotFoundError(absl::StrCat("graph ", graph, " does not run here")));
+      return;
+    }
+    if (e->replanned) std::exchange(e->replanned, nullptr)(absl::CancelledError("another plan was asked for before this one's time had come"));
+    e->replanned = done;
+    e->next_part = part;
+    e->replan_from = from;
+    ReplanIfDue(e);
+  });
+}
+
+bool Executor::ReplanIfDue(Entry* e) {
+  if (!e->replanned) return false;
+  absl::Status status = e->run->failure();
+  if (status.ok()) {
+    if (e->run->plan().hash != e->next_part->hash) {
+      if (e->run->completed() < e->replan_from) return false;
+      status = e->run->Replan(*e->next_part, e->replan_from);
+    }
+  }
+  e->next_part = nullptr;
+  std::exchange(e->replanned, nullptr)(status);
+  return true;
 }
 
 void Executor::Inspect(const std::string& graph, std::function<void(std::vector<v1::WorkerView>)> reply) {
@@ -194,6 +243,7 @@ bool Executor::StepOnce() {
       progress_.fetch_add(p - e.progress_seen, std::memory_order_relaxed);
       e.progress_seen = p;
     }
+    any |= ReplanIfDue(&e);
     if (!e.failure_told && !e.run->failure().ok()) {
       e.failure_told = true;
       if (options_.on_failed) options_.on_failed(e.run->name(), e.run->failure());

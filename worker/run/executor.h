@@ -61,6 +61,14 @@ class Executor {
   void Abort(const std::string& graph, const absl::Status& cause);
   // Fails it (Cancelled), waits until no thread uses its memory, destroys it, then calls `done` on the loop's thread.
   void Remove(const std::string& graph, std::function<void()> done);
+  // Whether the graph could change to that part (GraphRun::CheckReplan), and the part by which it runs; NotFound, nullptr without the graph.
+  // `reply` is called on the loop's thread.
+  void CheckReplan(const std::string& graph, std::shared_ptr<const Plan> part,
+                   std::function<void(const absl::Status&, std::shared_ptr<const Plan> current)> reply);
+  // Changes the graph to that part once all executions below `from` are done. One that still waits for that is given up for it (Cancelled).
+  // Nothing to do when it runs by a plan of that hash already. `done` is called once, on the loop's thread: as GraphRun::Replan, what the graph
+  // failed with, or NotFound.
+  void Replan(const std::string& graph, std::shared_ptr<const Plan> part, int64_t from, std::function<void(const absl::Status&)> done);
   // Views of one graph, or of all with "". `reply` is called on the loop's thread.
   void Inspect(const std::string& graph, std::function<void(std::vector<v1::WorkerView>)> reply);
   // Trace of the last `executions` executions of a graph (0: all kept); clock fields are the caller's. Empty for an unknown graph.
@@ -76,11 +84,16 @@ class Executor {
     int64_t completed_told = 0;
     int64_t progress_seen = 0;
     std::function<void()> removed;  // set: to be destroyed when quiescent
+    // Set: to change to next_part when so many executions are done.
+    std::function<void(const absl::Status&)> replanned;
+    std::shared_ptr<const Plan> next_part;
+    int64_t replan_from = 0;
   };
 
   void Post(std::function<void()> command);
   bool RunCommands();
   bool Reap();
+  bool ReplanIfDue(Entry* e);
   // The device's events tell their times while a graph is traced.
   void UpdateTiming();
   Entry* Find(const std::string& graph);

@@ -56,6 +56,14 @@ class GraphRun {
 
   // Ends the graph with its first cause: nothing more is issued, links are closed. Later causes are ignored.
   void Fail(const absl::Status& cause);
+  // Whether it could run by this part from some execution on: the same actors, nodes, edges and collectives, each op with as many buffers, in
+  // whatever order. InvalidArgument names what differs; FailedPrecondition: this graph is one that cannot change (captured iterations).
+  absl::Status CheckReplan(const Plan& part) const;
+  // Runs executions from `from` on by that part; actors, ports, groups and buffers stay, and what was recorded is forgotten. Pre: all executions
+  // below `from` are done here and none above is admitted, else FailedPrecondition. As CheckReplan, or what a stream could not be made
+  // for; after an error everything is as before.
+  absl::Status Replan(Plan part, int64_t from);
+
   // OK while it runs.
   const absl::Status& failure() const { return failure_; }
   // After Fail: no thread touches its memory any more.
@@ -119,6 +127,8 @@ class GraphRun {
   absl::Status Prepare();
   absl::Status PrepareOp(int i);
   absl::Status PrepareCaptured();
+  // For each op of `part` the op that does the same here.
+  absl::StatusOr<std::vector<int>> MatchOps(const Plan& part, const Program& program) const;
   bool StepCaptured();
   absl::StatusOr<std::shared_ptr<void>> Allocate(size_t bytes);
   // Whether all that a COMPUTE on a GPU makes is small and taken out by the host alone: then kernels write it to the host, which costs less than

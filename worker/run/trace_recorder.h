@@ -35,6 +35,11 @@ class TraceRecorder {
     next_ = (next_ + 1) % capacity_;
   }
 
+  void Clear() {
+    ring_.clear();
+    next_ = 0;
+  }
+
   // Records of executions >= first, oldest first.
   std::vector<TraceRecord> Since(int64_t first) const {
     std::vector<TraceRecord> out;

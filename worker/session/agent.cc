@@ -173,6 +173,12 @@ void Agent::Handle(const v1::DriverMessage& m) {
     case v1::DriverMessage::kStart:
       if (GraphSession* g = find(m.start().graph(), m.start().attempt())) g->Start();
       return;
+    case v1::DriverMessage::kNextPlan:
+      if (GraphSession* g = find(m.next_plan().graph(), m.next_plan().attempt())) g->Next(m.next_plan());
+      return;
+    case v1::DriverMessage::kSwap:
+      if (GraphSession* g = find(m.swap().graph(), m.swap().attempt())) g->Swap(m.swap());
+      return;
     case v1::DriverMessage::kUnload:
       Unload(m.unload().graph(), m.unload().attempt(), /*reply=*/true);
       return;

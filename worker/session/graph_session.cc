@@ -154,4 +154,63 @@ void GraphSession::DoStart() {
   send_(std::move(m));
 }
 
+void GraphSession::Next(const v1::NextPlan& piece) {
+  if (next_bytes_.size() + piece.piece().size() <= kMaxPlanBytes) next_bytes_ += piece.piece();
+  if (piece.last()) Post([this, bytes = std::exchange(next_bytes_, std::string())]() mutable { DoNext(std::move(bytes)); });
+}
+
+void GraphSession::DoNext(std::string bytes) {
+  const auto answer = [send = send_, graph = graph_, attempt = attempt_](const absl::Status& status, const std::string& hash) {
+    if (!status.ok()) SPDLOG_WARN("graph {} cannot change its plan: {}", graph, std::string(status.message()));
+    v1::WorkerMessage m;
+    v1::NextPlanReply* r = m.mutable_next_plan_reply();
+    r->set_graph(graph);
+    r->set_attempt(attempt);
+    r->set_plan_hash(hash);
+    r->set_code(static_cast<int>(status.code()));
+    r->set_message(std::string(status.message()));
+    send(std::move(m));
+  };
+  v1::Plan proto;
+  if (!proto.ParseFromString(bytes)) return answer(absl::InvalidArgumentError("the plan's bytes do not parse, or exceed 1 GiB"), "");
+  absl::StatusOr<Plan> plan = PlanFromProto(proto);
+  if (!plan.ok()) return answer(plan.status(), "");
+  const auto next = std::make_shared<const Plan>(*std::move(plan));
+  env_->executor->CheckReplan(graph_, next, [plans = plans_, next, answer](const absl::Status& status, std::shared_ptr<const Plan> current) {
+    if (status.ok()) {
+      MutexLock lock(&plans->mu);
+      plans->by_hash = {{current->hash, current}, {next->hash, next}};
+    }
+    answer(status, next->hash);
+  });
+}
+
+void GraphSession::Swap(const v1::SwapPlan& s) {
+  Post([this, s] { DoSwap(s); });
+}
+
+void GraphSession::DoSwap(const v1::SwapPlan& s) {
+  const auto answer = [send = send_, graph = graph_, attempt = attempt_, hash = s.plan_hash()](const absl::Status& status) {
+    if (!status.ok()) SPDLOG_WARN("graph {} has not changed to plan {}: {}", graph, hash, std::string(status.message()));
+    v1::WorkerMessage m;
+    v1::SwapReply* r = m.mutable_swap_reply();
+    r->set_graph(graph);
+    r->set_attempt(attempt);
+    r->set_plan_hash(hash);
+    r->set_code(static_cast<int>(status.code()));
+    r->set_message(std::string(status.message()));
+    send(std::move(m));
+  };
+  std::shared_ptr<const Plan> part;
+  {
+    MutexLock lock(&plans_->mu);
+    const auto it = plans_->by_hash.find(s.plan_hash());
+    if (it != plans_->by_hash.end()) part = it->second;
+  }
+  if (part == nullptr) {
+    return answer(absl::FailedPreconditionError(absl::StrCat("plan ", s.plan_hash(), " is neither the one that runs nor the one that came last")));
+  }
+  env_->executor->Replan(graph_, std::move(part), s.execution(), answer);
+}
+
 }  // namespace weft

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -32,6 +33,8 @@ class GraphSession {
   void Load(const v1::LoadPlan& piece);  // after the last piece: LoadReply
   void Connect(const v1::Connect& c);    // ConnectReply
   void Start();                          // StartReply
+  void Next(const v1::NextPlan& piece);  // after the last piece: NextPlanReply
+  void Swap(const v1::SwapPlan& s);      // SwapReply, once it has changed
   // Ends bootstrap as soon as it looks up. Idempotent.
   void Cancel(const absl::Status& cause);
   bool wants_completed() const { return wants_completed_.load(); }
@@ -42,6 +45,8 @@ class GraphSession {
   void DoLoad();
   void DoConnect(const v1::Connect& c);
   void DoStart();
+  void DoNext(std::string bytes);
+  void DoSwap(const v1::SwapPlan& s);
 
   WorkerEnv* const env_;
   const std::shared_ptr<v1::WorkerService::Stub> stub_;
@@ -50,6 +55,15 @@ class GraphSession {
   const std::function<void(v1::WorkerMessage)> send_;
   std::string bytes_;  // reader's thread until the last piece, then the session's
   bool trace_ = false;
+  // Parts of plans by which the graph may run: the current one and the one that came last. Shared with what the loop calls back, which may come
+  // after this session has ended.
+  struct Plans {
+    Mutex mu;
+    std::map<std::string, std::shared_ptr<const Plan>> by_hash WEFT_GUARDED_BY(mu);
+  };
+  const std::shared_ptr<Plans> plans_ = std::make_shared<Plans>();
+  std::string next_bytes_;  // as bytes_
+
   std::atomic<bool> wants_completed_{false};
   CancelFlag cancel_;
   std::unique_ptr<GraphLoader> loader_;  // session's thread
