@@ -174,6 +174,7 @@ class Parser {
         ->type_name("FILE");
     AddClusterCommands();
     AddGraphCommands();
+    AddMeasuringCommands();
     AddOfflineCommands();
   }
 
@@ -262,12 +263,14 @@ class Parser {
       AddExecute(o, sub, &run_.execute);
       o->OnOff("--overlap", &run_.overlap, "overrides options.overlap of the graph");
       o->Text("--trace", &run_.trace_file, "write the timeline to FILE.svg or FILE.json")->type_name("FILE");
+      o->Text("--costs", &run_.costs_file, "times of nodes, edges and collectives, for `order: COST` and `overlap: AUTO`")->type_name("FILE");
       o->Flag("--keep", &run_.keep, "leave the graph compiled, for `weft execute`, `weft trace`, `weft inspect`");
     }
     {
       auto [sub, o] = Add(&app_, "compile", &compile_, "compile a graph file and leave it ready to execute", kCompileFooter);
       sub->add_option("GRAPH", compile_.graph_file, "graph file (.textproto or JSON)")->type_name("")->required();
       o->OnOff("--overlap", &compile_.overlap, "overrides options.overlap of the graph");
+      o->Text("--costs", &compile_.costs_file, "times of nodes, edges and collectives, for `order: COST` and `overlap: AUTO`")->type_name("FILE");
       o->OnOff("--trace", &compile_trace_, "record op times for `weft trace`; default on");
     }
     {
@@ -285,6 +288,25 @@ class Parser {
       sub->add_option("NAME", trace_.graph, "name of a compiled graph")->type_name("")->required();
       o->Text("-o,--output", &trace_.file, "FILE.svg (a picture) or FILE.json (Perfetto, chrome://tracing)")->type_name("FILE")->required();
       o->Int("--executions", &trace_.executions, 1, kMaxExecutions, "only so many of the last; default: all that are kept");
+    }
+  }
+
+  void AddMeasuringCommands() {
+    {
+      auto [sub, o] = Add(&app_, "profile", &profile_, "measure what a graph's nodes, edges and collectives take, and write a cost file", kProfileFooter);
+      sub->add_option("GRAPH", profile_.graph_file, "graph file (.textproto or JSON)")->type_name("")->required();
+      AddExecute(o, sub, &profile_.execute);
+      o->OptionalInt("--executions", &profile_.execute.repeat, 2, 100000, "how many; as --repeat; default 20");
+      o->OnOff("--overlap", &profile_.overlap, "overrides options.overlap of the graph");
+      o->Text("-o,--output", &profile_.output_file, "write the costs to FILE; default: stdout")->type_name("FILE");
+    }
+    {
+      auto [sub, o] = Add(&app_, "replan", &replan_, "find a faster order for a graph that others execute meanwhile, and keep it if it is", kReplanFooter);
+      sub->add_option("NAME", replan_.graph, "name of a compiled graph")->type_name("")->required();
+      o->Text("--costs", &replan_.costs_file, "times of nodes, edges and collectives; default: measured")->type_name("FILE");
+      o->Flag("--measure", &replan_.measure, "take the costs from the trace of the last executions (the default without --costs)");
+      o->Int("--executions", &replan_.executions, 1, 2048, "on which each of the two plans is measured; default 20");
+      o->Seconds("--timeout", &replan_.timeout_s, 86400, "within which these must have run, for each plan; default 60s");
     }
   }
 
@@ -376,6 +398,8 @@ class Parser {
   DrawArgs draw_;
   PipelineArgs pipeline_;
   TraceArgs trace_;
+  ProfileArgs profile_;
+  ReplanArgs replan_;
   BenchOverlapArgs bench_;
   BenchPipelineArgs bench_pipeline_;
   DoctorArgs doctor_;

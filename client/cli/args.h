@@ -50,11 +50,13 @@ struct RunArgs {
   std::optional<bool> overlap;
   std::string trace_file;
   int trace_executions = 0;
+  std::string costs_file;
   bool keep = false;
 };
 
 struct CompileArgs {
   std::string graph_file;
+  std::string costs_file;
   std::optional<bool> overlap;
   bool trace = true;
 };
@@ -123,6 +125,21 @@ struct TraceArgs {
   int executions = 0;  // 0: all that are kept
 };
 
+struct ProfileArgs {
+  std::string graph_file;
+  ExecuteArgs execute;
+  std::optional<bool> overlap;
+  std::string output_file;  // empty: stdout
+};
+
+struct ReplanArgs {
+  std::string graph;
+  std::string costs_file;   // empty: measured
+  bool measure = false;
+  int executions = 20;
+  double timeout_s = 60;
+};
+
 struct BenchOverlapArgs {
   int executions = 20;
   double delay_s = 0.010;
@@ -164,7 +181,8 @@ struct BenchPipelineArgs {
 struct VersionArgs {};
 
 using CommandArgs = std::variant<UpArgs, DownArgs, RunArgs, CompileArgs, ExecuteNamedArgs, TeardownArgs, WorkersArgs, GraphsArgs,
-                                 InspectArgs, PlanArgs, SimulateArgs, VerifyArgs, DrawArgs, TraceArgs, BenchOverlapArgs, BenchPipelineArgs,
+                                 InspectArgs, PlanArgs, SimulateArgs, VerifyArgs, DrawArgs, TraceArgs, ProfileArgs, ReplanArgs,
+                                 BenchOverlapArgs, BenchPipelineArgs,
                                  DoctorArgs, PipelineArgs, VersionArgs>;
 
 struct ParsedArgs {

@@ -234,6 +234,26 @@ TEST_CASE("assignments and lists of workers") {
   }
 }
 
+TEST_CASE("profile and replan; costs of a run") {
+  const auto profile = Good<ProfileArgs>({"profile", "g", "--executions", "7", "-o", "c.textproto", "--input", "x=3", "--overlap", "off"});
+  CHECK(profile.graph_file == "g");
+  CHECK(profile.execute.repeat == 7);
+  CHECK(profile.execute.inputs == std::vector<std::string>{"x=3"});
+  CHECK(profile.output_file == "c.textproto");
+  CHECK(profile.overlap == false);
+  const auto replan = Good<ReplanArgs>({"replan", "mlp", "--costs", "c", "--executions", "100", "--timeout", "5s"});
+  CHECK(replan.graph == "mlp");
+  CHECK(replan.costs_file == "c");
+  CHECK(replan.executions == 100);
+  CHECK(replan.timeout_s == 5);
+  CHECK(Good<ReplanArgs>({"replan", "mlp", "--measure"}).measure);
+  CHECK(Good<RunArgs>({"run", "g", "--costs", "c"}).costs_file == "c");
+  CHECK(Good<CompileArgs>({"compile", "g", "--costs", "c"}).costs_file == "c");
+  Bad({"replan"});
+  Bad({"replan", "mlp", "--executions", "0"});
+  Bad({"profile", "g", "--executions", "x"});
+}
+
 TEST_CASE("exit codes") {
   CHECK(Outcome::Of(absl::OkStatus()).ok());
   CHECK(Outcome::Of(absl::InvalidArgumentError("x")).code() == ExitCode::kInvalidGraph);

@@ -8,7 +8,11 @@
 #include "client/cli/interrupt.h"
 #include "client/cli/picture.h"
 #include "client/cli/progress.h"
+#include "client/cli/simulation.h"
 #include "common/base/parse.h"
+#include "common/plan/plan.h"
+#include "driver/simulate/cost_file.h"
+#include "driver/simulate/predict.h"
 
 namespace weft {
 namespace {
@@ -17,6 +21,7 @@ namespace {
 // Ctrl-C nobody wants them.
 constexpr double kDrainAfterSuccessS = 5;
 constexpr double kDrainAfterFailureS = 0.2;
+constexpr int64_t kMostPredictedOps = 20'000;
 
 std::string Describe(const v1::CompileReply& reply) {
   return absl::StrCat("graph \"", reply.graph(), "\": ", reply.ops(), " ops on ", reply.workers(),
@@ -47,8 +52,9 @@ class CancelOnInterrupt {
   Interrupt::Scope scope_;
 };
 
-Outcome Compile(Client* client, const v1::Graph& graph, bool trace, v1::CompileReply* reply) {
+Outcome Compile(Client* client, const v1::Graph& graph, bool trace, const std::optional<v1::Costs>& costs, v1::CompileReply* reply) {
   Client::CompileOptions options;
+  if (costs.has_value()) options.costs = costs->SerializeAsString();
   options.trace = trace;
   // Each of the two bootstrap phases has the graph's own limit; compiling has ours.
   options.timeout_s += 2 * (graph.options().has_bootstrap_timeout_s() ? graph.options().bootstrap_timeout_s() : 30);
@@ -61,6 +67,29 @@ Outcome Compile(Client* client, const v1::Graph& graph, bool trace, v1::CompileR
   *reply = *std::move(compiled);
   for (const std::string& w : reply->warning()) Complain(absl::StrCat("warning: graph \"", reply->graph(), "\": ", w));
   return Outcome();
+}
+
+// Empty without a file.
+Outcome ReadCosts(const std::string& file, std::optional<v1::Costs>* costs) {
+  if (file.empty()) return Outcome();
+  auto read = ReadCostFile(file);
+  if (!read.ok()) return Outcome::OfArgument(read.status());
+  *costs = *std::move(read);
+  return Outcome();
+}
+
+// What the driver's plan is predicted to do with as many in flight as it allows; null when nothing of it is known to take time, or the plan is
+// larger than what may be simulated on the way to a run.
+nlohmann::ordered_json Predicted(Client* client, const v1::CompileReply& reply, const std::optional<v1::Costs>& costs, std::string* text) {
+  if (reply.ops() > kMostPredictedOps) return nullptr;
+  const auto proto = client->GetPlan(reply.graph());
+  if (!proto.ok()) return nullptr;
+  const auto plan = PlanFromProto(*proto);
+  if (!plan.ok()) return nullptr;
+  const auto p = Predict(*plan, costs.has_value() ? MakeCostModel(*costs, {}) : CostModel::Default(), {});
+  if (!p.ok() || p->makespan == 0) return nullptr;
+  *text = PredictionText(*p);
+  return PredictionJson(*p);
 }
 
 // Runs the graph, and writes its trace if that is wanted. The session is gone when it returns.
@@ -88,6 +117,8 @@ Outcome RunRun(const CommonArgs& common, const RunArgs& args) {
                                {graph.input().begin(), graph.input().end()});
   if (!inputs.ok()) return Outcome::OfArgument(inputs.status());
 
+  std::optional<v1::Costs> costs;
+  if (Outcome read = ReadCosts(args.costs_file, &costs); !read.ok()) return read;
   std::unique_ptr<Client> client;
   if (Outcome connected = ConnectTo(common, &client); !connected.ok()) return connected;
   const CancelOnInterrupt cancel(client.get());
@@ -95,10 +126,12 @@ Outcome RunRun(const CommonArgs& common, const RunArgs& args) {
   {
     ProgressLine progress;
     progress.Update(absl::StrCat(graph.name(), ": compiling"));
-    if (Outcome compiled = Compile(client.get(), graph, args.keep || !args.trace_file.empty(), &reply); !compiled.ok()) return compiled;
+    if (Outcome compiled = Compile(client.get(), graph, args.keep || !args.trace_file.empty(), costs, &reply); !compiled.ok()) return compiled;
   }
   nlohmann::ordered_json report = ToJson(reply);
-  if (!common.json) Print(Describe(reply));
+  std::string predicted;
+  report["predicted"] = Predicted(client.get(), reply, costs, &predicted);
+  if (!common.json) Print(Describe(reply) + predicted);
 
   Outcome outcome = ExecuteCompiled(client.get(), graph.name(), args.execute, &*inputs, common.json, &report);
   if (!args.trace_file.empty() && !Interrupt::Requested()) {
@@ -123,8 +156,10 @@ Outcome RunCompile(const CommonArgs& common, const CompileArgs& args) {
   std::unique_ptr<Client> client;
   if (Outcome connected = ConnectTo(common, &client); !connected.ok()) return connected;
   const CancelOnInterrupt cancel(client.get());
+  std::optional<v1::Costs> costs;
+  if (Outcome read = ReadCosts(args.costs_file, &costs); !read.ok()) return read;
   v1::CompileReply reply;
-  if (Outcome compiled = Compile(client.get(), graph, args.trace, &reply); !compiled.ok()) return compiled;
+  if (Outcome compiled = Compile(client.get(), graph, args.trace, costs, &reply); !compiled.ok()) return compiled;
   if (common.json) {
     PrintJson(ToJson(reply));
   } else {

@@ -26,6 +26,8 @@ Outcome RunVerify(const CommonArgs& common, const VerifyArgs& args);
 Outcome RunDraw(const CommonArgs& common, const DrawArgs& args);
 Outcome RunPipeline(const CommonArgs& common, const PipelineArgs& args);
 Outcome RunTrace(const CommonArgs& common, const TraceArgs& args);
+Outcome RunProfile(const CommonArgs& common, const ProfileArgs& args);
+Outcome RunReplan(const CommonArgs& common, const ReplanArgs& args);
 Outcome RunBenchOverlap(const CommonArgs& common, const BenchOverlapArgs& args);
 Outcome RunBenchPipeline(const CommonArgs& common, const BenchPipelineArgs& args);
 Outcome RunDoctor(const CommonArgs& common, const DoctorArgs& args);

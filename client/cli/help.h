@@ -53,6 +53,21 @@ inline constexpr char kCompileFooter[] = R"(Examples:
 inline constexpr char kExecuteFooter[] = R"(Example:
   weft execute mlp --input x=batch.npy --output out)";
 
+inline constexpr char kProfileFooter[] = R"(Runs the graph under a name of its own with its trace on: on a cluster made for it, or with --cluster, --address or WEFT_ADDRESS on that
+one. The costs are medians; what the first execution took longer is stated apart. docs/planning.md says what is measured.
+
+Examples:
+  weft profile graph.textproto -o costs.textproto
+  weft plan graph.textproto --costs costs.textproto --simulate 20
+  weft run graph.textproto --costs costs.textproto)";
+
+inline constexpr char kReplanFooter[] = R"(The graph must have options { order: COST }, and be executed meanwhile: both plans are measured on what clients run. Between two executions all
+workers change to the new order; actors keep their state. If the new plan is not faster as measured, the old one comes back.
+
+Examples:
+  weft replan mlp
+  weft replan mlp --costs costs.textproto --executions 100 --json)";
+
 inline constexpr char kTraceFooter[] = R"(The picture has the predicted and the measured timeline below each other on the same scale.
 
 Examples:

@@ -47,6 +47,8 @@ Outcome Dispatch(const ParsedArgs& parsed) {
     Outcome operator()(const DrawArgs& a) const { return RunDraw(common, a); }
     Outcome operator()(const PipelineArgs& a) const { return RunPipeline(common, a); }
     Outcome operator()(const TraceArgs& a) const { return RunTrace(common, a); }
+    Outcome operator()(const ProfileArgs& a) const { return RunProfile(common, a); }
+    Outcome operator()(const ReplanArgs& a) const { return RunReplan(common, a); }
     Outcome operator()(const BenchOverlapArgs& a) const { return RunBenchOverlap(common, a); }
     Outcome operator()(const BenchPipelineArgs& a) const { return RunBenchPipeline(common, a); }
     Outcome operator()(const DoctorArgs& a) const { return RunDoctor(common, a); }

@@ -26,7 +26,7 @@ double Seconds(Nanos t) { return static_cast<double>(t) / 1e9; }
 std::string Share(double part, double of) { return of > 0 ? absl::StrFormat(" (%.0f %%)", 100 * part / of) : ""; }
 
 void Report(const OfflinePlan& offline, const SimResult& result, const SimulationRequest& request,
-            const std::optional<std::vector<WorkerBytes>>& bytes) {
+            const std::optional<std::vector<WorkerBytes>>& bytes, const std::optional<Prediction>& prediction) {
   const Plan& plan = offline.plan;
   ordered_json workers = ordered_json::array();
   std::vector<std::vector<std::string>> rows = {{"WORKER", "BUSY", "SPAN", "BUBBLE", "IN USE", "PEAK"}};
@@ -61,15 +61,37 @@ void Report(const OfflinePlan& offline, const SimResult& result, const Simulatio
                {"end_barrier", options.end_barrier},
                {"makespan_s", Seconds(result.makespan)},
                {"seconds_per_execution", each},
+               {"predicted", prediction.has_value() ? PredictionJson(*prediction) : ordered_json()},
                {"workers", workers}});
     return;
   }
   Print(absl::StrCat("graph \"", plan.graph, "\", plan ", plan.hash, ": ", options.executions, " executions, ", in_flight, " in flight",
                      options.end_barrier ? " with a barrier at the end of each" : "", ", take ", FormatSeconds(Seconds(result.makespan)), ", ",
-                     FormatSeconds(each), " each\n", Table(rows)));
+                     FormatSeconds(each), " each\n", prediction.has_value() ? PredictionText(*prediction) : "", Table(rows)));
 }
 
 }  // namespace
+
+nlohmann::ordered_json PredictionJson(const Prediction& p) {
+  ordered_json json = {{"in_flight", p.in_flight},
+                       {"period_s", p.period_s},
+                       {"first_latency_s", ToSeconds(p.first_latency)},
+                       {"latency_s", p.latency_s},
+                       {"max_latency_s", ToSeconds(p.max_latency)},
+                       {"executions", p.executions},
+                       {"makespan_s", ToSeconds(p.makespan)},
+                       {"steady", p.steady}};
+  json["cycle"] = p.steady ? ordered_json(p.cycle) : ordered_json();
+  json["warm_up"] = p.steady ? ordered_json(p.warm_up) : ordered_json();
+  return json;
+}
+
+std::string PredictionText(const Prediction& p) {
+  return absl::StrCat("predicted with ", p.in_flight, " in flight: one execution each ", FormatSeconds(p.period_s), ", done ",
+                      FormatSeconds(p.latency_s), " after its admission (the first ", FormatSeconds(ToSeconds(p.first_latency)), "); ", p.executions,
+                      p.executions == 1 ? " execution takes " : " executions take ", FormatSeconds(ToSeconds(p.makespan)),
+                      p.steady ? "" : "; no steady state was found", "\n");
+}
 
 Outcome SimulateAndPrint(const OfflinePlan& offline, const SimulationRequest& request) {
   SimOptions options = request.options;
@@ -79,7 +101,13 @@ Outcome SimulateAndPrint(const OfflinePlan& offline, const SimulationRequest& re
   if (!result.ok()) return Outcome(ExitCode::kInvalidGraph, std::string(result.status().message()));
   std::optional<std::vector<WorkerBytes>> bytes;
   if (options.record) bytes = BytesOverTime(offline.plan, *result);
-  Report(offline, *result, request, bytes);
+  // With a barrier nothing overlaps across executions.
+  std::optional<Prediction> prediction;
+  if (!options.end_barrier) {
+    auto p = Predict(offline.plan, offline.costs, {options.in_flight, options.executions});
+    if (p.ok()) prediction = *std::move(p);
+  }
+  Report(offline, *result, request, bytes, prediction);
   if (request.draw_file.empty()) return Outcome();
   PlanPictureOptions picture;
   picture.bytes = request.bytes;

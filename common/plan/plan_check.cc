@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/base/ids.h"
 #include "common/base/status_macros.h"
 #include "common/plan/plan.h"
@@ -12,6 +15,17 @@ namespace weft {
 namespace {
 
 absl::Status Bad(const std::string& what) { return absl::InvalidArgumentError(absl::StrCat("plan: ", what)); }
+
+// As the graph has it; or of what the compiler adds (driver/plan/buckets.h, broadcasts.h), which is made of several such names and has a '+'.
+absl::Status CheckPartName(const std::string& what, const std::string& name) {
+  if (name.find('+') == std::string::npos) return CheckName(what, name);
+  constexpr size_t kMostCharacters = 200;  // three names and some more
+  if (name.size() > kMostCharacters) {
+    return absl::InvalidArgumentError(absl::StrCat(what, " name \"", name.substr(0, 24), "...\" has ", name.size(), " characters: at most ", kMostCharacters));
+  }
+  for (const std::string& part : std::vector<std::string>(absl::StrSplit(name, absl::ByAnyChar("+:@")))) WEFT_RETURN_IF_ERROR(CheckName(what, part));
+  return absl::OkStatus();
+}
 
 class Checker {
  public:
@@ -71,7 +85,7 @@ class Checker {
   }
 
   absl::Status CheckActor(const PlanActor& a) {
-    WEFT_RETURN_IF_ERROR(CheckName("actor", a.name));
+    WEFT_RETURN_IF_ERROR(CheckPartName("actor", a.name));
     if (!IsWorker(a.worker)) return Bad(absl::StrCat("actor ", a.name, ": worker ", a.worker, " is not one of this plan"));
     return absl::OkStatus();
   }
@@ -83,7 +97,7 @@ class Checker {
   }
 
   absl::Status CheckNode(const PlanNode& n) {
-    WEFT_RETURN_IF_ERROR(CheckName("node", n.name));
+    WEFT_RETURN_IF_ERROR(CheckPartName("node", n.name));
     if (FindActor(p_, n.actor) == nullptr) return Bad(absl::StrCat("node ", n.name, ": no actor ", n.actor));
     for (size_t i = 0; i < n.outputs.size(); ++i) {
       WEFT_RETURN_IF_ERROR(CheckSpec(absl::StrCat("node ", n.name, " output ", i), n.outputs[i]));
@@ -93,8 +107,8 @@ class Checker {
 
   absl::Status CheckEdge(const PlanEdge& e) {
     const auto bad = [&](const std::string& why) { return Bad(absl::StrCat("edge ", e.id, ": ", why)); };
-    WEFT_RETURN_IF_ERROR(CheckName("edge's producer", e.src));
-    WEFT_RETURN_IF_ERROR(CheckName("edge's consumer", e.dst));
+    WEFT_RETURN_IF_ERROR(CheckPartName("edge's producer", e.src));
+    WEFT_RETURN_IF_ERROR(CheckPartName("edge's consumer", e.dst));
     if (e.src_worker != kClient && !IsWorker(e.src_worker)) return bad(absl::StrCat("no worker ", e.src_worker));
     if (e.dst_worker != kClient && !IsWorker(e.dst_worker)) return bad(absl::StrCat("no worker ", e.dst_worker));
     if (e.src_worker == e.dst_worker) return bad("both ends are at one place");
@@ -115,7 +129,7 @@ class Checker {
 
   absl::Status CheckGroup(const PlanGroup& g) {
     const auto bad = [&](const std::string& why) { return Bad(absl::StrCat("collective ", g.name, ": ", why)); };
-    WEFT_RETURN_IF_ERROR(CheckName("collective", g.name));
+    WEFT_RETURN_IF_ERROR(CheckPartName("collective", g.name));
     if (!v1::CollectiveOp_IsValid(g.op) || g.op == v1::COLLECTIVE_OP_UNSPECIFIED) return bad("unknown operation");
     if (!v1::ReduceOp_IsValid(g.reduce)) return bad("unknown reduction");
     if (g.transport != v1::GLOO && g.transport != v1::NCCL) return bad("transport is neither GLOO nor NCCL");
@@ -126,7 +140,7 @@ class Checker {
     std::sort(sorted.begin(), sorted.end());
     if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) return bad("two members on one worker");
     if (!IsWorker(sorted.front()) || !IsWorker(sorted.back())) return bad("a member's worker is not one of this plan");
-    for (const std::string& node : g.member_nodes) WEFT_RETURN_IF_ERROR(CheckName("member", node));
+    for (const std::string& node : g.member_nodes) WEFT_RETURN_IF_ERROR(CheckPartName("member", node));
     if (g.root_rank < 0 || static_cast<size_t>(g.root_rank) >= g.members.size()) return bad("root is no member");
     WEFT_RETURN_IF_ERROR(CheckSpec(absl::StrCat("collective ", g.name, " input"), g.input));
     return CheckSpec(absl::StrCat("collective ", g.name, " output"), g.output);

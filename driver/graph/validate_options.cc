@@ -9,6 +9,7 @@ namespace {
 
 constexpr int32_t kMaxPrefetchDepth = 64;
 constexpr int32_t kMaxInFlight = 1024;
+constexpr uint64_t kMaxBucketBytes = uint64_t{1} << 30;
 constexpr int32_t kMaxLanes = 8;
 constexpr double kMaxLatencySeconds = 3600;
 constexpr double kMaxTimeoutSeconds = 1e9;
@@ -75,6 +76,9 @@ void CheckOptions(Validation* v) {
   if (!v1::Order_IsValid(in.order())) v->Error("options.order is unknown; one of PROGRAM, COST");
   if (in.order() == v1::ORDER_UNSPECIFIED) out.set_order(v1::PROGRAM);
 
+  if (in.bucket_bytes() > kMaxBucketBytes) {
+    v->Error("options.bucket_bytes is ", in.bucket_bytes(), "; give 0 (each collective by itself) to ", kMaxBucketBytes);
+  }
   if (!v1::Launch_IsValid(in.launch())) v->Error("options.launch is unknown; one of STREAM, GRAPH");
 
   out.set_send_lanes(Count(v, "send_lanes", in.send_lanes(), 1, kMaxLanes));

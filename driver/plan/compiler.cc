@@ -1,6 +1,7 @@
 #include "driver/plan/compiler.h"
 
 #include <algorithm>
+#include <optional>
 #include <cctype>
 #include <unordered_set>
 #include <utility>
@@ -10,6 +11,8 @@
 #include "common/base/status_macros.h"
 #include "common/plan/plan_text.h"
 #include "driver/graph/validate.h"
+#include "driver/plan/broadcasts.h"
+#include "driver/plan/buckets.h"
 #include "driver/plan/cost_order.h"
 #include "driver/plan/emit.h"
 #include "driver/plan/launch.h"
@@ -202,6 +205,19 @@ absl::StatusOr<Plan> Finish(Plan plan, Stopwatch* watch) {
   return plan;
 }
 
+// Whether some edge says `broadcast: true`.
+bool WantsBroadcasts(const ResolvedGraph& graph) {
+  return std::any_of(graph.overrides.begin(), graph.overrides.end(), [](const EdgeOverride& o) { return o.edge.broadcast(); });
+}
+
+// Whether the costs say of some transfer over Gloo that it takes time: else nothing can be gained by doing several at once.
+bool GlooTakesTime(const Base& base, const CostModel& costs) {
+  const auto gloo = [](const PlanEdge& e) { return e.transport == v1::GLOO; };
+  if (!costs.transfer || std::none_of(base.edges.edges.begin(), base.edges.edges.end(), gloo)) return false;
+  const Plan parts = EmitPlan(base.graph, base.cluster, base.placement, base.edges, {});
+  return std::any_of(parts.edges.begin(), parts.edges.end(), [&](const PlanEdge& e) { return gloo(e) && costs.transfer(parts, e) > 0; });
+}
+
 bool HasAuto(const ResolvedGraph& graph) {
   if (graph.options.overlap() == v1::AUTO) return true;
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const ResolvedNode& n) { return n.overlap == v1::AUTO; }) ||
@@ -280,50 +296,79 @@ absl::StatusOr<Plan> Compile(const v1::Graph& graph, const ClassTable& classes, 
                              const CostModel& costs, const Plan* running) {
   if (times != nullptr) times->passes.clear();
   Stopwatch watch(times);
-  WEFT_ASSIGN_OR_RETURN(const ResolvedGraph resolved, Validate(graph, classes));
+  WEFT_ASSIGN_OR_RETURN(ResolvedGraph resolved, Validate(graph, classes));
   watch.Done("validate");
   if (cluster.workers.size() > static_cast<size_t>(kMaxWorkers)) {
     return absl::InvalidArgumentError(absl::StrCat("the cluster has ", cluster.workers.size(), " workers: at most ", kMaxWorkers));
   }
-  WEFT_ASSIGN_OR_RETURN(const Placement placement, Place(resolved, cluster));
+  WEFT_ASSIGN_OR_RETURN(Placement placement, Place(resolved, cluster));
   watch.Done("place");
+  if (std::optional<ResolvedGraph> fused = FuseCollectives(resolved, placement, cluster); fused.has_value()) {
+    resolved = *std::move(fused);
+    WEFT_ASSIGN_OR_RETURN(placement, Place(resolved, cluster));
+    watch.Done("buckets");
+  }
+
+  if (WantsBroadcasts(resolved)) {
+    WEFT_ASSIGN_OR_RETURN(const Edges edges, ChooseTransports(resolved, placement, cluster, v1::ON));
+    if (std::optional<ResolvedGraph> lowered = LowerBroadcasts(resolved, placement, cluster, edges, /*forced=*/true); lowered.has_value()) {
+      resolved = *std::move(lowered);
+      WEFT_ASSIGN_OR_RETURN(placement, Place(resolved, cluster));
+      watch.Done("broadcasts");
+    }
+  }
 
   const bool by_cost = resolved.options.order() == v1::COST, automatic = HasAuto(resolved);
   // The first is what holds when nothing is to be gained.
   absl::StatusOr<Plan> best = absl::InternalError("no choice was made");
   OrderScore best_score;
-  for (const v1::Overlap auto_as : {v1::ON, v1::OFF}) {
-    if (auto_as == v1::OFF && !automatic) continue;
-    WEFT_ASSIGN_OR_RETURN(const Base base, Prepare(resolved, placement, cluster, auto_as, &watch));
-    absl::StatusOr<Plan> plan = DraftAhead(base, {}, costs, &watch);
-    if (!by_cost && !automatic && running == nullptr) {
-      if (!plan.ok()) return plan;
-      return Finish(*std::move(plan), &watch);
-    }
-    const auto consider = [&](absl::StatusOr<Plan> p) -> absl::Status {
-      if (!p.ok()) {
-        // The order of the file need not be possible where order is free, and what overlaps may not fit the memory.
-        if (!best.ok()) best = std::move(p);
-        return absl::OkStatus();
-      }
-      if (running != nullptr && !OnlyOrderDiffers(*p, *running)) {
-        if (!best.ok()) {
-          best = absl::FailedPreconditionError("every plan by these costs would change more than the order of the running one: tear the graph down and "
-                                               "compile it again");
-        }
-        return absl::OkStatus();
-      }
-      WEFT_ASSIGN_OR_RETURN(const OrderScore score, Predict(*p, costs));
-      watch.Done("predict");
-      if (best.ok() && score >= best_score) return absl::OkStatus();
-      best = std::move(p);
-      best_score = score;
+  const auto consider = [&](absl::StatusOr<Plan> p) -> absl::Status {
+    if (!p.ok()) {
+      // The order of the file need not be possible where order is free, and what overlaps may not fit the memory.
+      if (!best.ok()) best = std::move(p);
       return absl::OkStatus();
-    };
-    WEFT_RETURN_IF_ERROR(consider(std::move(plan)));
-    if (!by_cost) continue;
-    absl::StatusOr<NodeOrder> order = FindOrder(base, costs, &watch);
-    WEFT_RETURN_IF_ERROR(consider(order.ok() ? DraftAhead(base, *order, costs, &watch) : absl::StatusOr<Plan>(order.status())));
+    }
+    if (running != nullptr && !OnlyOrderDiffers(*p, *running)) {
+      if (!best.ok()) {
+        best = absl::FailedPreconditionError("every plan by these costs would change more than the order of the running one: tear the graph down and "
+                                             "compile it again");
+      }
+      return absl::OkStatus();
+    }
+    WEFT_ASSIGN_OR_RETURN(const OrderScore score, Predict(*p, costs));
+    watch.Done("predict");
+    if (best.ok() && score >= best_score) return absl::OkStatus();
+    best = std::move(p);
+    best_score = score;
+    return absl::OkStatus();
+  };
+  // With broadcasts in the place of several sends, where that could be cheaper.
+  std::optional<ResolvedGraph> broadcasting;
+  std::optional<Placement> broadcasting_placement;
+  for (const bool broadcasts : {false, true}) {
+    if (broadcasts && !broadcasting.has_value()) break;
+    const ResolvedGraph& of = broadcasts ? *broadcasting : resolved;
+    const Placement& at = broadcasts ? *broadcasting_placement : placement;
+    for (const v1::Overlap auto_as : {v1::ON, v1::OFF}) {
+      if (auto_as == v1::OFF && !automatic) continue;
+      WEFT_ASSIGN_OR_RETURN(const Base base, Prepare(of, at, cluster, auto_as, &watch));
+      if (!broadcasts && auto_as == v1::ON && GlooTakesTime(base, costs)) {
+        broadcasting = LowerBroadcasts(resolved, placement, cluster, base.edges, /*forced=*/false);
+        if (broadcasting.has_value()) {
+          WEFT_ASSIGN_OR_RETURN(broadcasting_placement, Place(*broadcasting, cluster));
+        }
+        watch.Done("broadcasts");
+      }
+      absl::StatusOr<Plan> plan = DraftAhead(base, {}, costs, &watch);
+      if (!by_cost && !automatic && running == nullptr && !broadcasting.has_value()) {
+        if (!plan.ok()) return plan;
+        return Finish(*std::move(plan), &watch);
+      }
+      WEFT_RETURN_IF_ERROR(consider(std::move(plan)));
+      if (!by_cost) continue;
+      absl::StatusOr<NodeOrder> order = FindOrder(base, costs, &watch);
+      WEFT_RETURN_IF_ERROR(consider(order.ok() ? DraftAhead(base, *order, costs, &watch) : absl::StatusOr<Plan>(order.status())));
+    }
   }
   if (!best.ok()) return best;
   return Finish(*std::move(best), &watch);

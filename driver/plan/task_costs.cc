@@ -73,7 +73,7 @@ TaskCosts CollectTaskCosts(const ResolvedGraph& graph, const Placement& placemen
   t.nodes = static_cast<int32_t>(graph.nodes.size());
   t.worker = placement.node_worker;
   for (const PlanNode& n : plan.nodes) t.cost.push_back(costs.compute ? std::max<Nanos>(0, costs.compute(plan, n)) : 0);
-  for (const PlanGroup& g : plan.groups) t.cost.push_back(costs.collective ? std::max<Nanos>(0, costs.collective(plan, g)) : 0);
+  for (const PlanGroup& g : plan.groups) t.cost.push_back(std::max<Nanos>(0, CollectiveCost(costs, plan, g)));
   const std::vector<Link> links = Links(graph, edges, plan, costs);
   t.next_at.assign(t.cost.size() + 1, 0);
   t.needs.assign(t.cost.size(), 0);

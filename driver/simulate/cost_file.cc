@@ -130,6 +130,7 @@ class Lookup {
     if (const v1::NodeCost* c = Find(plan, n)) return FromSeconds(c->time_s());
     const PlanActor* actor = FindActor(plan, n.actor);
     if (actor != nullptr && actor->cls == "std.Delay" && n.config.has_duration_s()) return default_.compute(plan, n);
+    if (actor != nullptr && actor->cls == "weft.Bucket") return 0;  // the compiler's own calls
     if (costs_.has_default_node_s()) return FromSeconds(costs_.default_node_s());
     return std::nullopt;
   }

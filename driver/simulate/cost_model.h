@@ -50,4 +50,8 @@ struct CostModel {
   static CostModel Default();
 };
 
+// Time of a collective as all predictions take it: what the model says; of one that stands for edges (driver/plan/broadcasts.h) and of which it says
+// nothing, as many of the slowest of these edges' transfers one after the other as the tree of a broadcast is high.
+Nanos CollectiveCost(const CostModel& costs, const Plan& plan, const PlanGroup& group);
+
 }  // namespace weft

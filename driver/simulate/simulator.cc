@@ -146,9 +146,10 @@ absl::Status Simulation::Prepare(const CostModel& costs) {
   const auto node_name = [](const PlanNode& n) { return "node " + n.name; };
   const auto edge_name = [&](const PlanEdge& e) { return EdgeName(plan, e); };
   const auto group_name = [](const PlanGroup& g) { return "collective " + g.name; };
+  const std::function<Nanos(const Plan&, const PlanGroup&)> collective = [&](const Plan& p, const PlanGroup& g) { return CollectiveCost(costs, p, g); };
   WEFT_RETURN_IF_ERROR(ask(costs.compute, plan.nodes, node_name, &by_node));
   WEFT_RETURN_IF_ERROR(ask(costs.transfer, plan.edges, edge_name, &by_edge));
-  WEFT_RETURN_IF_ERROR(ask(costs.collective, plan.groups, group_name, &by_group));
+  WEFT_RETURN_IF_ERROR(ask(collective, plan.groups, group_name, &by_group));
   WEFT_RETURN_IF_ERROR(ask(costs.latency, plan.edges, edge_name, &latency));
   WEFT_RETURN_IF_ERROR(ask(costs.read, plan.edges, edge_name, &read));
   WEFT_RETURN_IF_ERROR(ask(costs.first_call, plan.nodes, node_name, &first_node));

@@ -103,15 +103,18 @@ absl::Status GlooCommunicator::MoveData(const CollectiveCall& call, const Agreem
   std::vector<GlooMesh::Piece> sends, recvs;
 
   if (call.op == v1::BROADCAST) {
-    if (rank() == call.root_rank) {
-      for (int r = 0; r < size(); ++r) {
-        if (r != rank()) sends.push_back({r, kDataSlot, in, bytes});
-      }
-      std::memcpy(out, in, bytes);
-    } else {
-      recvs.push_back({call.root_rank, kDataSlot, out, bytes});
+    // Down a binomial tree, so that it takes as many transfers one after the other as the logarithm of the ranks: who has the value gives it to
+    // the rank that is half of the rest away.
+    const int root = call.root_rank, away = (rank() - root + size()) % size();
+    const auto rank_at = [&](int distance) { return (distance + root) % size(); };
+    if (away == 0) std::memcpy(out, in, bytes);
+    int step = 1;
+    while (step < size() && (away & step) == 0) step <<= 1;
+    if (away != 0) WEFT_RETURN_IF_ERROR(mesh_->Exchange({}, {{rank_at(away - step), kDataSlot, out, bytes}}));
+    for (step >>= 1; step > 0; step >>= 1) {
+      if (away + step < size()) WEFT_RETURN_IF_ERROR(mesh_->Exchange({{rank_at(away + step), kDataSlot, out, bytes}}, {}));
     }
-    return mesh_->Exchange(sends, recvs);
+    return absl::OkStatus();
   }
 
   if (call.op == v1::ALL_GATHER) {

@@ -37,7 +37,32 @@ TEST_CASE("registry: the worker has every class and method that the compiler kno
     CHECK(none.code() == absl::StatusCode::kNotFound);
     CHECK(Mentions(none, name));
   }
-  CHECK(registry.Classes().size() == ClassTable::Std().Names().size());
+  CHECK(registry.Classes().size() == ClassTable::Std().Names().size() + 1);  // weft.Bucket is for the compiler alone
+}
+
+TEST_CASE("bucket: values go in one after the other and come out in their shapes") {
+  const Tensor a = MakeTensor(v1::F32, {2, 2}, {1, 2, 3, 4}), b = MakeTensor(v1::F32, {1}, {5}), none = MakeTensor(v1::F32, {0, 3}, {});
+  const auto packed = CallStd("weft.Bucket", "pack", {}, {a, none, b});
+  REQUIRE(packed.ok());
+  CHECK(Values(packed->at(0)) == std::vector<double>{1, 2, 3, 4, 5});
+  v1::Config config;
+  (*config.mutable_extra())["0"] = "[2, 2]";
+  (*config.mutable_extra())["1"] = "[0, 3]";
+  (*config.mutable_extra())["2"] = "[1]";
+  const auto out = CallStd("weft.Bucket", "unpack", config, {packed->at(0)}, 3);
+  REQUIRE(out.ok());
+  CHECK(BitEqual(out->at(0), a));
+  CHECK(out->at(1).dims() == Dims{0, 3});
+  CHECK(BitEqual(out->at(2), b));
+  config.set_dtype(v1::F32);
+  config.set_shape("[3]");
+  const auto room = CallStd("weft.Bucket", "room", config, {});
+  REQUIRE(room.ok());
+  CHECK(room->at(0).dims() == Dims{3});
+  // Of a plan that was edited by hand.
+  CHECK_FALSE(CallStd("weft.Bucket", "unpack", config, {packed->at(0)}, 4).ok());
+  CHECK(Mentions(CallStd("weft.Bucket", "unpack", config, {b}, 3).status(), "ends before its part 0"));
+  CHECK(Mentions(CallStd("weft.Bucket", "pack", {}, {a, MakeTensor(v1::I32, {1}, {1})}).status(), "one dtype"));
 }
 
 TEST_CASE("registry: unknown classes and devices are answered with what there is") {

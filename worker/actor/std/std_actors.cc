@@ -8,6 +8,7 @@ void RegisterStdActors(ActorRegistry* registry) {
   RegisterLinearActor(registry);
   RegisterMlpActor(registry);
   RegisterTestingActors(registry);
+  RegisterBucketActor(registry);
 }
 
 }  // namespace weft

@@ -17,6 +17,9 @@ void RegisterMlpActor(ActorRegistry* registry);
 // std.Delay, std.Fail, std.Check.
 void RegisterTestingActors(ActorRegistry* registry);
 
+// weft.Bucket, which no graph can name: what the compiler puts around collectives that it fuses.
+void RegisterBucketActor(ActorRegistry* registry);
+
 // All of them.
 void RegisterStdActors(ActorRegistry* registry);
 
