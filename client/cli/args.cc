@@ -298,7 +298,7 @@ class Parser {
       AddExecute(o, sub, &profile_.execute);
       o->OptionalInt("--executions", &profile_.execute.repeat, 2, 100000, "how many; as --repeat; default 20");
       o->OnOff("--overlap", &profile_.overlap, "overrides options.overlap of the graph");
-      o->Text("-o,--output", &profile_.output_file, "write the costs to FILE; default: stdout")->type_name("FILE");
+      o->Text("-o", &profile_.output_file, "write the costs to FILE; default: stdout")->type_name("FILE");
     }
     {
       auto [sub, o] = Add(&app_, "replan", &replan_, "find a faster order for a graph that others execute meanwhile, and keep it if it is", kReplanFooter);

@@ -75,11 +75,11 @@ void Report(const OfflinePlan& offline, const SimResult& result, const Simulatio
 nlohmann::ordered_json PredictionJson(const Prediction& p) {
   ordered_json json = {{"in_flight", p.in_flight},
                        {"period_s", p.period_s},
-                       {"first_latency_s", ToSeconds(p.first_latency)},
+                       {"first_latency_s", Seconds(p.first_latency)},
                        {"latency_s", p.latency_s},
-                       {"max_latency_s", ToSeconds(p.max_latency)},
+                       {"max_latency_s", Seconds(p.max_latency)},
                        {"executions", p.executions},
-                       {"makespan_s", ToSeconds(p.makespan)},
+                       {"makespan_s", Seconds(p.makespan)},
                        {"steady", p.steady}};
   json["cycle"] = p.steady ? ordered_json(p.cycle) : ordered_json();
   json["warm_up"] = p.steady ? ordered_json(p.warm_up) : ordered_json();
