@@ -135,6 +135,7 @@ int Main(const Flags& f, const CudaLoader& load_cuda) {
   env.device = gpu ? static_cast<Device*>(cuda.get()) : &cpu;
   env.cuda = cuda.get();
   env.nccl_max_ctas = f.nccl_max_ctas;
+  env.shares_gpu = f.share_gpu;
   if (const char* connections = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"); gpu && connections != nullptr) {
     (void)absl::SimpleAtoi(connections, &env.cuda_connections);  // what is no number CUDA ignores too
   }

@@ -286,8 +286,9 @@ void Simulation::Finish(const End& end) {
 }
 
 void Simulation::Arrive(int32_t op) {
-  ++there_[op];
+  const int64_t execution = there_[op]++;
   Wake(op);
+  if (tracked_[op] && index_.edge_of(index_.op(op)).dst_worker == kClient) Count(execution);
 }
 
 void Simulation::Wake(int32_t op) {
@@ -324,7 +325,9 @@ void Simulation::FinishOp(int32_t op, const End& end) {
   lane.issued = false;
   lane.cursor = deps_at_[Head(l)];
   look_.push_back(l);
-  if (tracked_[op]) Count(execution);
+  // A result is there when the client has it, which is also when it can ask for more.
+  const bool arrives = !latency_.empty() && latency_[op] > 0 && end.at != kEndOfTime && index_.edge_of(o).dst_worker == kClient;
+  if (tracked_[op] && !arrives) Count(execution);
 }
 
 // Executions become complete in order: each tracked op runs them in order.

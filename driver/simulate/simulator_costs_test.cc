@@ -88,6 +88,23 @@ TEST_CASE("latency holds no lane, occupancy does") {
   CHECK(Times(r, tight.c) == "125-135 250-260");
 }
 
+TEST_CASE("a result's way to the client comes before the next execution, and holds no lane") {
+  TestPlan t{1};
+  const int32_t p = t.Compute("P", 0, {}, 10, 4);
+  const int32_t out = t.Output({p, 0}, "result");
+  const Plan plan = t.Finish();
+  CostModel costs = CostModel::Default();
+  costs.transfer = Always<PlanEdge>(2);
+  costs.latency = Always<PlanEdge>(5);
+  SimResult r = Run(plan, costs, 3, 1);
+  CHECK(Times(r, p) == "0-10 17-27 34-44");
+  CHECK(r.done == std::vector<Nanos>{17 * kUnit, 34 * kUnit, 51 * kUnit});
+  r = Run(plan, costs, 3, 2);
+  CHECK(Times(r, p) == "0-10 10-20 20-30");
+  CHECK(Times(r, out) == "10-12 20-22 30-32");
+  CHECK(r.done == std::vector<Nanos>{17 * kUnit, 27 * kUnit, 37 * kUnit});
+}
+
 TEST_CASE("over ipc the reader copies, and the writer's buffer is free when it has") {
   // The micro-case 10, 5, 10 with ten items: S buffers of P's, R of the edge.
   const auto makespan = [](int32_t s, int32_t r) {

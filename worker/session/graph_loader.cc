@@ -108,14 +108,9 @@ absl::Status GraphLoader::ImportSegments(const v1::Connect& peers, Nanos deadlin
       return absl::UnavailableError(absl::StrCat(name, " has told no address for shared memory: is it still registered?"));
     }
     links_->AddKey(Key(peer, me_));
-    absl::StatusOr<std::shared_ptr<ShmSegment>> segment(absl::UnavailableError(""));
-    // In short rounds, so that a cancel is seen.
-    while (true) {
-      WEFT_RETURN_IF_ERROR(CheckOpen(deadline, absl::StrCat("shared memory of ", name, " did not come in time")));
-      const Nanos until = std::min(deadline, env_->clock->Now() + 100'000'000);
-      segment = env_->hub->Import(address, Key(peer, me_), until);
-      if (segment.ok() || !absl::IsDeadlineExceeded(segment.status())) break;
-    }
+    absl::StatusOr<std::shared_ptr<ShmSegment>> segment = env_->hub->Import(address, Key(peer, me_), deadline, [&] {
+      return CheckOpen(deadline, absl::StrCat("shared memory of ", name, " did not come in time"));
+    });
     if (!segment.ok()) {
       WEFT_RETURN_IF_ERROR(cancel_->Get());
       return absl::Status(segment.status().code(), absl::StrCat("shared memory of ", name, ": ", std::string(segment.status().message())));

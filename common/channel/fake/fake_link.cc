@@ -101,6 +101,23 @@ class FakeLink::Sender : public SendPort {
  public:
   explicit Sender(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
+  EventRef Released() override {
+    class ReleasedEvent : public Event {
+     public:
+      ReleasedEvent(std::shared_ptr<State> state, uint64_t number) : state_(std::move(state)), number_(number) {}
+      bool Ready() const override {
+        MutexLock lock(&state_->mu);
+        return !state_->closed.ok() || state_->credited > number_;
+      }
+
+     private:
+      const std::shared_ptr<State> state_;
+      const uint64_t number_;
+    };
+    MutexLock lock(&state_->mu);
+    return std::make_shared<ReleasedEvent>(state_, state_->sent - 1);
+  }
+
   PortState Poll(int64_t) override {
     MutexLock lock(&state_->mu);
     if (!state_->closed.ok()) return PortState::kClosed;

@@ -62,7 +62,9 @@ absl::StatusOr<EventRef> IpcRecvPort::Recv(int64_t execution, const Tensor& buff
   CudaApi* const api = device_->api();
   const auto doing = [&](const char* what) { return absl::StrCat(EdgeLabel(edge_), ": ", what); };
   CudaStreamHandle const s = stream->native();
-  WEFT_RETURN_IF_ERROR(device_->Check(api->StreamWait32(s, &shared->ready, 1), doing("waiting for the value")));
+  if (std::atomic_ref<uint32_t>(shared->ready).load(std::memory_order_acquire) != 1) {
+    WEFT_RETURN_IF_ERROR(device_->Check(api->StreamWait32(s, &shared->ready, 1), doing("waiting for the value")));
+  }
   // Status words lie right behind a value that fills its buffer: then one copy moves both.
   const bool together = status != nullptr && a.status_offset == a.offset + (a.bytes + 15) / 16 * 16 &&
                         reinterpret_cast<char*>(status) == buffer.as<char>() + (a.bytes + 15) / 16 * 16;

@@ -45,6 +45,9 @@ class NcclLink {
     std::shared_ptr<NcclScratch> scratch;
     CudaDevice* device = nullptr;      // outlives the link, its ports and events
     uint64_t plan_hash = 0;
+    // The sender launches a large value only when the receiver has taken its announcement, and with it the place in its own order: a kernel that
+    // waits for its peer holds the GPU, which costs most where workers share one. Adds the way from host to host to each such transfer.
+    bool send_when_taken = false;
   };
 
   // InvalidArgument names the link: not two ranks.

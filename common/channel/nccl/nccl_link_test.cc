@@ -118,6 +118,42 @@ TEST_CASE("nccl link: a large value is announced once it is ready, a small one a
   }
 }
 
+TEST_CASE("nccl link: where workers share a GPU, a large value's kernel comes only when the receiver is at it; a small one's at once") {
+  TestGpu a, b;
+  LinkEnds ends(&a, &b, 7, 7, /*send_when_taken=*/true);
+  auto [large_s, large_r] = ends.Ports(NcclEdge(1, "[" + std::to_string(kLate) + "]"));
+  auto [small_s, small_r] = ends.Ports(NcclEdge(2, "[100]"));
+  for (int64_t k = 0; k < 3; ++k) {
+    Value large, small;
+    large.tensor = a.Upload(HostValue({kLate}, k));
+    small.tensor = a.Upload(HostValue({100}, k));
+    const int64_t sends = a.fake.nccl.calls("Send");
+    const EventRef first = *large_s->Send(k, large, ends.send->stream.get());
+    const EventRef second = *small_s->Send(k, small, ends.send->stream.get());  // stays behind it, in the plan's order
+    REQUIRE(large_r->Poll(k) == PortState::kReady);
+    for (int i = 0; i < 100; ++i) CHECK_FALSE(IsReady(first));
+    CHECK(a.fake.nccl.calls("Send") == sends);
+    CHECK_FALSE(first->Queued());
+    CHECK(large_s->WaitsFor() == "w1 to receive execution " + std::to_string(k));
+    Value out, other;
+    const EventRef got = *large_r->Recv(k, b.Buffer(v1::F32, {kLate}), &out, ends.recv->stream.get());
+    const EventRef rest = *small_r->Recv(k, b.Buffer(v1::F32, {100}), &other, ends.recv->stream.get());
+    REQUIRE(Until([&] { return AllReady({first, second, got, rest}); }));
+    CHECK(a.fake.nccl.calls("Send") == sends + 2);
+    CHECK(BitEqual(b.Download(out.tensor), HostValue({kLate}, k)));
+    CHECK(BitEqual(b.Download(other.tensor), HostValue({100}, k)));
+    large_r->Release(k);
+    small_r->Release(k);
+  }
+  // A receiver that never comes ends it, as any other.
+  Value large;
+  large.tensor = a.Upload(HostValue({kLate}, 9));
+  const EventRef never = *large_s->Send(3, large, ends.send->stream.get());
+  CHECK_FALSE(IsReady(never));
+  ends.send->link->Close(absl::UnavailableError("w1 is gone"));
+  CHECK(Until([&] { return IsReady(never); }));
+}
+
 TEST_CASE("nccl link: a control edge's announcement comes after all that is ahead of it on its stream") {
   TestGpu a, b;
   LinkEnds ends(&a, &b);

@@ -23,6 +23,8 @@ class NcclSendPort::Announcing {
   bool waits() const { return waits_; }
   // Given to the host channel, which reads it no more; or it never will be.
   bool Over() const { return !waits_ && IsReady(sent_); }
+  // The receiver is at it, and will launch its part.
+  bool Taken() const { return !waits_ && IsReady(taken_); }
   int64_t execution() const { return execution_; }
   void Cancel() { waits_ = false; }
 
@@ -48,6 +50,7 @@ class NcclSendPort::Announcing {
     WEFT_ASSIGN_OR_RETURN(v.tensor, Tensor::OnHost(v1::U8, {static_cast<int64_t>(bytes)}));
     std::memcpy(v.tensor.data(), &announcement, bytes);
     WEFT_ASSIGN_OR_RETURN(sent_, port_->header_port_->Send(execution_, v, nullptr));
+    if (port_->link_->options_.send_when_taken) taken_ = port_->header_port_->Released();
     return absl::OkStatus();
   }
 
@@ -55,7 +58,7 @@ class NcclSendPort::Announcing {
   const int64_t execution_;
   const EventRef value_, ahead_;
   bool waits_ = true;
-  EventRef sent_;
+  EventRef sent_, taken_;
 };
 
 // Of a value that moves nothing but its announcement.
@@ -84,13 +87,17 @@ class NcclSendPort::Sending : public NcclTransfer {
   // A value with an error is the trial's.
   Sending(const std::shared_ptr<NcclLink>& link, const ShmEdgeSpec& edge, int64_t execution, Stream* stream, Value value,
           std::shared_ptr<Announcing> announcing)
-      : NcclTransfer(link, edge, execution, stream), value_(std::move(value)), announcing_(std::move(announcing)) {
+      : NcclTransfer(link, edge, execution, stream),
+        value_(std::move(value)),
+        announcing_(std::move(announcing)),
+        when_taken_(link->options_.send_when_taken && edge.bytes >= NcclLink::kLateBytes && value_.error == nullptr) {
     Hold(value_.tensor.owner());
   }
 
  private:
   Turn MyTurn() override {
     const Turn turn = NcclTransfer::MyTurn();
+    if (when_taken_ && !announcing_->Taken()) return Turn::kWait;
     return turn == Turn::kLaunch && !InputIsOrdered(value_.event) ? Turn::kWait : turn;
   }
 
@@ -120,6 +127,7 @@ class NcclSendPort::Sending : public NcclTransfer {
 
   Value value_;
   const std::shared_ptr<Announcing> announcing_;
+  const bool when_taken_;
 };
 
 NcclSendPort::NcclSendPort(std::shared_ptr<NcclLink> link, ShmEdgeSpec edge, std::unique_ptr<SendPort> header_port)

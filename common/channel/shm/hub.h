@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -42,7 +43,10 @@ class ShmHub {
   // The reader's end of the segment that the process at `address` exports as `key`. Blocks until it has, at most until `deadline`
   // (Clock::Real's time). DeadlineExceeded names key and address, Unavailable: no such process, or it went; PermissionDenied: it is
   // another user's; AlreadyExists: another reader came first; Cancelled: withdrawn here; DataLoss: what came is no segment.
-  absl::StatusOr<std::shared_ptr<ShmSegment>> Import(const std::string& address, const std::string& key, Nanos deadline);
+  // `interrupted` is asked every tenth of a second, and what it says, if not OK, ends the wait; it may be empty. Never ask again after a
+  // deadline of one's own: the writer may just have taken the import that was given up for its one reader.
+  absl::StatusOr<std::shared_ptr<ShmSegment>> Import(const std::string& address, const std::string& key, Nanos deadline,
+                                                     const std::function<absl::Status()>& interrupted = {});
 
   // Readers that ask for the key from now on wait for another export; imports of the key by this process end with Cancelled. A
   // segment that is there stays.
@@ -74,7 +78,8 @@ class ShmHub {
   // Watches a connection; false when there is no room for more.
   bool Add(Connection c) WEFT_REQUIRES(mu_);
   absl::StatusOr<std::shared_ptr<ShmSegment>> AwaitReply(int socket, int pid, const std::string& what, PendingImport* pending,
-                                                         Nanos deadline, std::unique_ptr<Doorbell>* doorbell) WEFT_EXCLUDES(mu_);
+                                                         Nanos deadline, const std::function<absl::Status()>& interrupted,
+                                                         std::unique_ptr<Doorbell>* doorbell) WEFT_EXCLUDES(mu_);
   bool Withdrawn(const PendingImport& pending) WEFT_EXCLUDES(mu_);
 
   Doorbell* const own_doorbell_;

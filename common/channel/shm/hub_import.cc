@@ -24,7 +24,8 @@ using shm::Hello;
 using shm::OwnedFd;
 using shm::Reply;
 
-absl::StatusOr<std::shared_ptr<ShmSegment>> ShmHub::Import(const std::string& address, const std::string& key, Nanos deadline) {
+absl::StatusOr<std::shared_ptr<ShmSegment>> ShmHub::Import(const std::string& address, const std::string& key, Nanos deadline,
+                                                           const std::function<absl::Status()>& interrupted) {
   if (key.empty() || key.size() > shm::kMaxKey) {
     return absl::InvalidArgumentError(absl::StrCat("a key of shared memory has 1 to ", shm::kMaxKey, " bytes, not ", key.size()));
   }
@@ -71,7 +72,7 @@ absl::StatusOr<std::shared_ptr<ShmSegment>> ShmHub::Import(const std::string& ad
     imports_.push_back(&pending);
   }
   std::unique_ptr<Doorbell> doorbell;
-  absl::StatusOr<std::shared_ptr<ShmSegment>> segment = AwaitReply(socket->get(), pid, what, &pending, deadline, &doorbell);
+  absl::StatusOr<std::shared_ptr<ShmSegment>> segment = AwaitReply(socket->get(), pid, what, &pending, deadline, interrupted, &doorbell);
   MutexLock lock(&mu_);
   imports_.erase(std::find(imports_.begin(), imports_.end(), &pending));
   if (!segment.ok()) return segment;
@@ -86,7 +87,8 @@ absl::StatusOr<std::shared_ptr<ShmSegment>> ShmHub::Import(const std::string& ad
 }
 
 absl::StatusOr<std::shared_ptr<ShmSegment>> ShmHub::AwaitReply(int socket, int pid, const std::string& what, PendingImport* pending,
-                                                               Nanos deadline, std::unique_ptr<Doorbell>* doorbell) {
+                                                               Nanos deadline, const std::function<absl::Status()>& interrupted,
+                                                               std::unique_ptr<Doorbell>* doorbell) {
   for (;;) {
     if (Withdrawn(*pending)) return absl::CancelledError(absl::StrCat(what, ": the import was withdrawn"));
     Reply reply;
@@ -113,9 +115,10 @@ absl::StatusOr<std::shared_ptr<ShmSegment>> ShmHub::AwaitReply(int socket, int p
     }
     const Nanos left = deadline - Clock::Real()->Now();
     if (left <= 0) return absl::DeadlineExceededError(absl::StrCat(what, " was not exported in time: is that worker alive?"));
+    if (interrupted) WEFT_RETURN_IF_ERROR(interrupted());
     pollfd waits[2] = {{socket, POLLIN, 0}, {pending->wake.get(), POLLIN, 0}};
     // Rounded up, so that it does not turn in circles before the deadline.
-    poll(waits, 2, static_cast<int>(std::min<Nanos>(left / 1'000'000 + 1, 1'000'000)));
+    poll(waits, 2, static_cast<int>(std::min<Nanos>(left / 1'000'000 + 1, interrupted ? 100 : 1'000'000)));
   }
 }
 

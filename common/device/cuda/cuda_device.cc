@@ -304,6 +304,10 @@ absl::StatusOr<std::shared_ptr<void>> CudaDevice::RegisterHost(void* p, size_t b
 
 absl::StatusOr<EventRef> CudaDevice::Record(CudaStreamHandle stream) const { return CudaStream::Record(stream, events_); }
 
+bool CudaDevice::IsIdle(CudaStreamHandle stream) const {
+  return events_->sticky() == kCudaSuccess && events_->Note(api()->StreamQuery(stream)) == kCudaSuccess;
+}
+
 absl::Status CudaDevice::Fill(void* p, int value, size_t bytes, Stream* stream) {
   return Check(api()->MemsetAsync(p, value, bytes, stream->native()), "filling memory");
 }

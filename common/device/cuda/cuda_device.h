@@ -51,6 +51,8 @@ class CudaDevice : public Device {
   // after which every later call of the process fails is remembered for Health().
   absl::Status Check(int code, const std::string& what) const;
 
+  // Whether all that was put on `stream` is done. The loop's thread.
+  bool IsIdle(CudaStreamHandle stream) const;
   // An event of what is on `stream` so far. The loop's thread.
   absl::StatusOr<EventRef> Record(CudaStreamHandle stream) const;
 

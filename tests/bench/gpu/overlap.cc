@@ -134,12 +134,17 @@ int Overlap(int argc, char** argv) {
     return s;
   };
 
+  // Whichever is faster, one at a time or several in flight: a bound is what the machine can do.
   const auto alone = [&](bool transfer) {
     Case c = base;
     c.transfer = transfer;
     c.compute = !transfer;
-    c.in_flight = 4;
-    return run(transfer ? "transfer" : "compute", c, 6, executions).period_s;
+    double best = HUGE_VAL;
+    for (const int in_flight : {1, 4}) {
+      c.in_flight = in_flight;
+      best = std::min(best, run(transfer ? "transfer" : "compute", c, 6, executions).period_s);
+    }
+    return best;
   };
   const double transfer = alone(true);
   double compute = alone(false);

@@ -1,15 +1,16 @@
-// Predicted against measured: costs are calibrated by one traced run, op by op; then the simulator predicts, and the daemons run, the same graph with overlap
-// off, on, and with several executions in flight.
+// Predicted against measured: costs are calibrated by one traced run, op by op, and the client's part by a graph that does nothing; then the simulator
+// predicts, and the daemons run, the same graph with overlap off, on, and with several executions in flight.
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <map>
 #include <stdexcept>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/plan/plan.h"
+#include "driver/simulate/cost_file.h"
+#include "driver/simulate/measured_costs.h"
 #include "driver/simulate/simulator.h"
 #include "tests/bench/gpu/bench.h"
 
@@ -50,13 +51,9 @@ v1::Graph Make(const std::string& name, v1::Overlap overlap, int in_flight) {
   return g;
 }
 
-struct Costs {
-  std::map<std::string, Nanos> node;  // by name
-  std::map<std::string, Nanos> edge;  // by "src -> dst"
-};
-
-Costs Calibrate(Client* client) {
-  const v1::Graph g = Make("calibrate", v1::OFF, 1);
+// Of the graph's ops, from their trace with one execution in flight and overlap off, so that none slows another.
+v1::Costs Calibrate(Client* client) {
+  const v1::Graph g = Make("timeline", v1::OFF, 1);
   Check(client->Compile(g, Client::CompileOptions()).status());
   {
     SessionOptions options;
@@ -76,23 +73,30 @@ Costs Calibrate(Client* client) {
   Check(plan.status());
   auto trace = client->GetTrace(g.name(), 8);
   Check(trace.status());
-  std::map<int32_t, std::vector<double>> times;
-  for (const v1::TraceTrack& t : *trace) {
-    for (const v1::TraceEvent& e : t.event()) times[e.op()].push_back(static_cast<double>(e.end_ns() - e.start_ns()));
-  }
   Check(client->Teardown(g.name()));
-  Costs costs;
-  for (const PlanOp& op : plan->ops) {
-    const Nanos median = static_cast<Nanos>(Median(times[op.id]));
-    if (op.kind == v1::COMPUTE) costs.node[plan->nodes[op.node].name] = median;
-    // A buffered transfer's time is its copy's: the longer of what either end does.
-    if (op.edge >= 0 && plan->edges[op.edge].dst_worker != kClient) {
-      const PlanEdge& e = plan->edges[op.edge];
-      Nanos& t = costs.edge[absl::StrCat(e.src, " -> ", e.dst)];
-      t = std::max(t, median);
-    }
-  }
-  return costs;
+  auto measured = CostsFromTrace(*plan, *trace);
+  Check(measured.status());
+  return measured->costs;
+}
+
+// From a result's way to the client to the next execution's first op: an execution that does nothing, one at a time.
+double Turnaround(Client* client) {
+  v1::Graph g;
+  g.set_name("turnaround");
+  v1::Actor* a = g.add_actor();
+  a->set_name("nothing");
+  a->set_class_("std.Delay");
+  a->set_worker("w0");
+  a->mutable_config()->set_dtype(v1::F32);
+  a->mutable_config()->set_shape("[1]");
+  v1::Node* n = g.add_node();
+  n->set_name("n");
+  n->set_actor("nothing");
+  v1::Output* out = g.add_output();
+  out->set_name("out");
+  out->set_node("n");
+  g.mutable_options()->set_max_in_flight(1);
+  return Run(client, g, 20, 200, true).period_s;
 }
 
 }  // namespace
@@ -100,16 +104,12 @@ Costs Calibrate(Client* client) {
 int Timeline(int, char**) {
   Daemons cluster({"h0", "h0", "h0"}, "h0", {"cpu", GpuOf(1), "cpu"});
   const auto client = cluster.Dial();
-  const Costs costs = Calibrate(client.get());
-  CostModel model = CostModel::Default();
-  model.compute = [&](const Plan&, const PlanNode& n) {
-    const auto it = costs.node.find(n.name);
-    return it == costs.node.end() ? Nanos{0} : it->second;
-  };
-  model.transfer = [&](const Plan&, const PlanEdge& e) {
-    const auto it = costs.edge.find(absl::StrCat(e.src, " -> ", e.dst));
-    return it == costs.edge.end() ? Nanos{0} : it->second;
-  };
+  v1::Costs costs = Calibrate(client.get());
+  const double turnaround = Turnaround(client.get());
+  for (v1::EdgeCost& e : *costs.mutable_edge()) {
+    if (e.to() == "out") e.set_latency_s(e.latency_s() + turnaround);
+  }
+  const CostModel model = MakeCostModel(costs, {});
   struct Setting {
     const char* name;
     v1::Overlap overlap;
