@@ -105,9 +105,10 @@ void Coordinator::EndReplan(GraphRecord* g, const absl::Status& status, Actions*
   const std::shared_ptr<ReplanRecord> r = std::move(g->replan);
   g->replan = nullptr;
   if (status.ok()) {
-    spdlog::info("graph {}: re-planned; plan {} instead of {}: predicted {} s and {} s, measured {} s and {} s an execution; {} stays", g->name,
-                 r->reply.new_plan(), r->reply.old_plan(), r->reply.new_predicted_s(), r->reply.old_predicted_s(), r->reply.new_measured_s(),
-                 r->reply.old_measured_s(), r->reply.kept_plan());
+    const v1::ReplanReply& reply = r->reply;
+    spdlog::info("graph {}: re-planned; plan {} instead of {}: predicted {} s and {} s, measured {} s and {} s an execution; {} stays",
+                 g->name, reply.new_plan(), reply.old_plan(), reply.new_predicted_s(), reply.old_predicted_s(), reply.new_measured_s(),
+                 reply.old_measured_s(), reply.kept_plan());
     after->Add([r] { r->done(r->reply); });
   } else {
     spdlog::warn("graph {}: not re-planned: {}", g->name, std::string(status.message()));
@@ -132,12 +133,13 @@ void Coordinator::TickReplan(GraphRecord* g, Nanos now, Actions* after) {
     case Phase::kPausing:
       if (!overdue) return;
       after->Add([session = g->session] { session->Resume(); });
-      return EndReplan(g, absl::DeadlineExceededError(absl::StrCat("graph ", g->name, ": the driver's end did not pause; the old plan goes on")), after);
+      return EndReplan(
+          g, absl::DeadlineExceededError(absl::StrCat("graph ", g->name, ": the driver's end did not pause; the old plan goes on")), after);
     case Phase::kSwapping:
       if (!overdue) return;
       r->failure = absl::DeadlineExceededError(absl::StrFormat(
-          "graph %s: the executions in flight were not done within %g s on worker %s, so that it could not change its plan; it goes on by plan %s: raise "
-          "the timeout",
+          "graph %s: the executions in flight were not done within %g s on worker %s, so that it could not change its plan; it goes on by "
+          "plan %s: raise the timeout",
           g->name, r->timeout_s, absl::StrJoin(r->waiting, ", "), r->from_plan()->hash));
       return SendSwaps(g, Phase::kRollingBack, after);
     case Phase::kRollingBack:
@@ -159,8 +161,8 @@ void Coordinator::MeasureReplan(GraphRecord* g, bool overdue, Actions* after) {
   if (old) {
     if (m.executions < r->executions) {
       return EndReplan(g, absl::DeadlineExceededError(absl::StrFormat(
-                              "graph %s: only %d of %d executions to measure were done within %g s; the plan stays: execute the graph meanwhile, "
-                              "ask for fewer executions, or raise the timeout",
+                              "graph %s: only %d of %d executions to measure were done within %g s; the plan stays: execute the graph "
+                              "meanwhile, ask for fewer executions, or raise the timeout",
                               g->name, m.executions, r->executions, r->timeout_s)),
                        after);
     }
@@ -171,8 +173,8 @@ void Coordinator::MeasureReplan(GraphRecord* g, bool overdue, Actions* after) {
   r->reply.set_new_measured_s(m.executions > 0 ? m.seconds : 0);
   r->reply.set_new_executions(static_cast<int32_t>(m.executions));
   if (m.executions < r->executions) {
-    r->reply.set_reason(absl::StrFormat("only %d of %d executions to measure were done by the new plan within %g s", m.executions, r->executions,
-                                        r->timeout_s));
+    r->reply.set_reason(absl::StrFormat("only %d of %d executions to measure were done by the new plan within %g s", m.executions,
+                                        r->executions, r->timeout_s));
   } else if (m.seconds < r->reply.old_measured_s()) {
     r->reply.set_kept_plan(r->new_plan->hash);
     return EndReplan(g, absl::OkStatus(), after);
@@ -202,9 +204,9 @@ void Coordinator::NextPlanAnswered(GraphRecord* g, const GraphMember& member, co
   ReplanRecord* r = g->replan.get();
   if (r == nullptr || r->phase != Phase::kLoading || g->settle_at != 0) return;
   if (!status.ok()) {
-    return EndReplan(g, absl::Status(status.code(), absl::StrCat("graph ", g->name, ": worker ", member.name, " cannot change to the new plan: ",
-                                                                 std::string(status.message()), "; the old plan goes on")),
-                     after);
+    const std::string why = absl::StrCat("graph ", g->name, ": worker ", member.name,
+                                         " cannot change to the new plan: ", std::string(status.message()), "; the old plan goes on");
+    return EndReplan(g, absl::Status(status.code(), why), after);
   }
   r->waiting.erase(member.name);
   if (r->waiting.empty()) PauseReplan(g, after);
@@ -249,7 +251,8 @@ void Coordinator::SendSwaps(GraphRecord* g, ReplanRecord::Phase phase, Actions* 
   }
 }
 
-void Coordinator::SwapAnswered(GraphRecord* g, const GraphMember& member, const std::string& hash, const absl::Status& status, Actions* after) {
+void Coordinator::SwapAnswered(GraphRecord* g, const GraphMember& member, const std::string& hash, const absl::Status& status,
+                               Actions* after) {
   ReplanRecord* r = g->replan.get();
   if (r == nullptr || g->settle_at != 0) return;
   const bool swapping = r->phase == Phase::kSwapping;
@@ -262,8 +265,9 @@ void Coordinator::SwapAnswered(GraphRecord* g, const GraphMember& member, const 
                 false, after);
   }
   if (!status.ok() && r->failure.ok()) {
-    r->failure = absl::Status(status.code(), absl::StrCat("graph ", g->name, ": worker ", member.name, " did not change its plan: ",
-                                                          std::string(status.message()), "; the graph goes on by plan ", r->from_plan()->hash));
+    r->failure = absl::Status(status.code(), absl::StrCat("graph ", g->name, ": worker ", member.name,
+                                                          " did not change its plan: ", std::string(status.message()),
+                                                          "; the graph goes on by plan ", r->from_plan()->hash));
   }
   r->waiting.erase(member.name);
   if (!r->waiting.empty()) return;

@@ -35,6 +35,12 @@ class Lowering {
  private:
   using Output = std::pair<int32_t, int32_t>;  // node, output
 
+  // A communicator has CPU workers over Gloo or GPU workers over NCCL.
+  bool HasGroups(v1::Transport transport, int32_t from, int32_t to) const {
+    const char* const device = transport == v1::GLOO ? "cpu" : transport == v1::NCCL ? "cuda" : nullptr;
+    return device != nullptr && c_.workers[from].device == device && c_.workers[to].device == device;
+  }
+
   bool MayShare(int32_t from, int32_t output, int32_t to) const {
     bool wanted = false;
     const auto [first, last] = overrides_.equal_range({from, to});
@@ -61,9 +67,9 @@ class Lowering {
       for (size_t a = 0; a < node.args.size(); ++a) {
         const ResolvedArg& arg = node.args[a];
         const int32_t edge = e_.arg_edge[e_.arg_begin[n] + a];
-        if (arg.kind != ResolvedArg::kNode || edge < 0 || e_.edges[edge].transport != v1::GLOO || !e_.edges[edge].spec.shape.IsStatic()) continue;
+        if (arg.kind != ResolvedArg::kNode || edge < 0 || !e_.edges[edge].spec.shape.IsStatic()) continue;
         const int32_t to = p_.node_worker[n];
-        if (c_.workers[to].device != "cpu" || c_.workers[p_.node_worker[arg.index]].device != "cpu") continue;
+        if (!HasGroups(e_.edges[edge].transport, p_.node_worker[arg.index], to)) continue;
         if (!MayShare(arg.index, arg.output, n)) continue;
         shared_[{arg.index, arg.output}].takers[to].emplace_back(n, static_cast<int32_t>(a));
       }
@@ -153,8 +159,8 @@ class Lowering {
 
 }  // namespace
 
-std::optional<ResolvedGraph> LowerBroadcasts(const ResolvedGraph& graph, const Placement& placement, const Cluster& cluster, const Edges& edges,
-                                             bool forced) {
+std::optional<ResolvedGraph> LowerBroadcasts(const ResolvedGraph& graph, const Placement& placement, const Cluster& cluster,
+                                             const Edges& edges, bool forced) {
   return Lowering(graph, placement, cluster, edges, forced).Run();
 }
 

@@ -99,6 +99,47 @@ TEST_CASE("broadcasts: edge by edge they can be had and left out") {
   CHECK(Sends(two) == 1);
 }
 
+TEST_CASE("broadcasts: between GPU workers over NCCL as over Gloo, and edge by edge where a value goes both ways") {
+  const auto compile = [](GraphBuilder b, const Cluster& cluster, Nanos transfer) {
+    CostModel costs = CostModel::Default();
+    costs.transfer = [transfer](const Plan&, const PlanEdge& e) { return e.transport == v1::NCCL ? transfer : 0; };
+    const auto plan = Compile(b.graph(), ClassTable::Std(), cluster, nullptr, costs);
+    INFO(plan.status().message());
+    REQUIRE(plan.ok());
+    MustRun(*plan);
+    return *plan;
+  };
+  const auto over = [](v1::Transport t) {
+    GraphBuilder b = FanOut(5);
+    for (v1::Edge& e : *b.graph().mutable_edge()) e.set_transport(t);
+    return b;
+  };
+  const Cluster gpus = TestCluster(std::vector<std::string>(6, "h0"), "cuda");
+  CHECK(Broadcasts(compile(over(v1::NCCL), gpus, 0)) == 0);
+  CHECK(Broadcasts(compile(over(v1::IPC), gpus, 4'000'000)) == 0);
+  const Plan plan = compile(over(v1::NCCL), gpus, 4'000'000);
+  REQUIRE(Broadcasts(plan) == 1);
+  CHECK(Sends(plan) == 0);
+  CHECK(plan.groups[0].transport == v1::NCCL);
+  CHECK(plan.groups[0].members.size() == 6);
+  // Gloo between GPU workers stays as it is: no communicator joins them so.
+  GraphBuilder gloo = over(v1::GLOO);
+  for (v1::Edge& e : *gloo.graph().mutable_edge()) e.set_broadcast(true);
+  CHECK(Broadcasts(compile(gloo, gpus, 4'000'000)) == 0);
+  // Captured too; and CPU workers that take the value keep their edges.
+  GraphBuilder captured = over(v1::NCCL);
+  for (v1::Edge& e : *captured.graph().mutable_edge()) e.set_broadcast(true);
+  captured.options().set_launch(v1::GRAPH);
+  CHECK(Broadcasts(compile(captured, gpus, 0)) == 1);
+  GraphBuilder mixed = over(v1::NCCL);
+  mixed.graph().mutable_edge(1)->set_transport(v1::SHM);
+  Cluster some = gpus;
+  some.workers[2].device = "cpu";
+  const Plan both = compile(mixed, some, 4'000'000);
+  REQUIRE(Broadcasts(both) == 1);
+  CHECK(both.groups[0].members == std::vector<int32_t>{0, 1, 3, 4, 5});
+}
+
 TEST_CASE("broadcasts: not over other transports, not of values without a fixed size") {
   GraphBuilder b = FanOut(5);
   for (v1::Edge& e : *b.graph().mutable_edge()) e.set_transport(v1::SHM);

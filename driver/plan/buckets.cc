@@ -97,12 +97,12 @@ class Fuser {
       const uint64_t bytes = collective.input.MaxBytes();
       if (collective.op != v1::ALL_REDUCE || bytes > g_.options.bucket_bytes()) continue;
       std::vector<int32_t> workers;
-      bool cpu = true;
+      size_t gpus = 0;
       for (const ResolvedMember& m : collective.members) {
         workers.push_back(WorkerOf(m));
-        cpu &= c_.workers[workers.back()].device == "cpu";
+        gpus += c_.workers[workers.back()].device == "cuda";
       }
-      if (!cpu) continue;
+      if (gpus != 0 && gpus != workers.size()) continue;  // which CheckGroups refuses by its own name
       Bucket& b = open[{std::move(workers), collective.reduce, collective.input.dtype, level[nodes_ + c]}];
       if (!b.parts.empty() && b.bytes + bytes > g_.options.bucket_bytes()) closed.push_back(std::exchange(b, Bucket()));
       b.parts.push_back(c);

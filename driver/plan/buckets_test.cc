@@ -132,6 +132,26 @@ TEST_CASE("buckets: results that are outputs, `after`s, nobody's results, and ta
   CHECK(names.find("pack+first@w1") != std::string::npos);
 }
 
+TEST_CASE("buckets: of GPU workers over NCCL, launched op by op or captured; not of both kinds of workers") {
+  for (const v1::Launch launch : {v1::STREAM, v1::GRAPH}) {
+    GraphBuilder b = Layers(5);
+    b.options().set_bucket_bytes(2048);
+    b.options().set_launch(launch);
+    const Plan plan = b.CompileOk(TestCluster({"h0", "h0"}, "cuda"));
+    MustRun(plan);
+    REQUIRE(Collectives(plan) == 3);
+    CHECK(plan.groups[0].name == "bucket+g0");
+    for (const PlanGroup& g : plan.groups) CHECK(g.transport == v1::NCCL);
+  }
+  // It is refused by the collective's own name.
+  GraphBuilder b = Layers(5);
+  b.options().set_bucket_bytes(2048);
+  Cluster both = TestCluster({"h0", "h0"});
+  both.workers[1].device = "cuda";
+  const auto refused = Compile(b.graph(), ClassTable::Std(), both);
+  CHECK(Contains(refused.status(), "collective g0: member b0-1 is on w1, a GPU worker, and others are on CPU workers"));
+}
+
 TEST_CASE("buckets: a size that cannot be is refused") {
   GraphBuilder b = Layers(1);
   b.options().set_bucket_bytes(uint64_t{1} << 31);

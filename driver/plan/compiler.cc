@@ -210,12 +210,12 @@ bool WantsBroadcasts(const ResolvedGraph& graph) {
   return std::any_of(graph.overrides.begin(), graph.overrides.end(), [](const EdgeOverride& o) { return o.edge.broadcast(); });
 }
 
-// Whether the costs say of some transfer over Gloo that it takes time: else nothing can be gained by doing several at once.
-bool GlooTakesTime(const Base& base, const CostModel& costs) {
-  const auto gloo = [](const PlanEdge& e) { return e.transport == v1::GLOO; };
-  if (!costs.transfer || std::none_of(base.edges.edges.begin(), base.edges.edges.end(), gloo)) return false;
+// Whether the costs say of some transfer over a communicator that it takes time: else nothing can be gained by doing several at once.
+bool SendsTakeTime(const Base& base, const CostModel& costs) {
+  const auto sent = [](const PlanEdge& e) { return e.transport == v1::GLOO || e.transport == v1::NCCL; };
+  if (!costs.transfer || std::none_of(base.edges.edges.begin(), base.edges.edges.end(), sent)) return false;
   const Plan parts = EmitPlan(base.graph, base.cluster, base.placement, base.edges, {});
-  return std::any_of(parts.edges.begin(), parts.edges.end(), [&](const PlanEdge& e) { return gloo(e) && costs.transfer(parts, e) > 0; });
+  return std::any_of(parts.edges.begin(), parts.edges.end(), [&](const PlanEdge& e) { return sent(e) && costs.transfer(parts, e) > 0; });
 }
 
 bool HasAuto(const ResolvedGraph& graph) {
@@ -352,7 +352,7 @@ absl::StatusOr<Plan> Compile(const v1::Graph& graph, const ClassTable& classes, 
     for (const v1::Overlap auto_as : {v1::ON, v1::OFF}) {
       if (auto_as == v1::OFF && !automatic) continue;
       WEFT_ASSIGN_OR_RETURN(const Base base, Prepare(of, at, cluster, auto_as, &watch));
-      if (!broadcasts && auto_as == v1::ON && GlooTakesTime(base, costs)) {
+      if (!broadcasts && auto_as == v1::ON && SendsTakeTime(base, costs)) {
         broadcasting = LowerBroadcasts(resolved, placement, cluster, base.edges, /*forced=*/false);
         if (broadcasting.has_value()) {
           WEFT_ASSIGN_OR_RETURN(broadcasting_placement, Place(*broadcasting, cluster));

@@ -245,7 +245,8 @@ absl::StatusOr<FoundOrder> SearchOrder(const TaskCosts& tasks, const OrderJudge&
   }
   if (!any) return refused;
   // What the coarse model makes of each of them, the best of which is worth more than any change by chance.
-  const int64_t steps = std::min<int64_t>(kMostQuickSteps, kMostQuickVisits / std::max<int64_t>(1, static_cast<int64_t>(tasks.cost.size() + tasks.next.size())));
+  const int64_t visits = std::max<int64_t>(1, static_cast<int64_t>(tasks.cost.size() + tasks.next.size()));  // of one step
+  const int64_t steps = std::min<int64_t>(kMostQuickSteps, kMostQuickVisits / visits);
   for (NodeOrder& order : std::vector<NodeOrder>(tried)) {
     if (best.judged >= most || steps < 10) break;
     NodeOrder better = QuickSearch(tasks, order, steps / static_cast<int64_t>(tried.size()));

@@ -1,6 +1,7 @@
 #pragma once
 
-// `order: COST`: orders in which the nodes of each worker might run, by what they and the transfers behind them cost, and the search among them.
+// `order: COST`: orders in which the nodes of each worker might run, by what they and the transfers behind them cost, and the search among
+// them.
 
 #include <cstdint>
 #include <functional>
@@ -15,8 +16,8 @@ namespace weft {
 // An order: all nodes, each behind everything that its values, `after`s and collectives need. Each worker's program is its part of it.
 using NodeOrder = std::vector<int32_t>;
 
-// Among those that may come next, the one with the longest way to the end of the graph first, whenever it can really run; ties in the order of
-// the file. O(n log n).
+// Among those that may come next, the one with the longest way to the end of the graph first, whenever it can really run; ties in the
+// order of the file. O(n log n).
 NodeOrder LongestWayOrder(const TaskCosts& tasks);
 
 // What a worker takes when it is free, of the nodes whose values are there.
@@ -43,8 +44,8 @@ struct FoundOrder {
   int64_t judged = 0;  // orders that were tried
 };
 
-// The best of the orders above and of what small changes of the best of them lead to, `most` orders in all (at least those above; with 1 the first alone).
-// Deterministic. The judge's last error when it refuses all.
+// The best of the orders above and of what small changes of the best of them lead to, `most` orders in all (at least those above; with 1
+// the first alone). Deterministic. The judge's last error when it refuses all.
 absl::StatusOr<FoundOrder> SearchOrder(const TaskCosts& tasks, const OrderJudge& judge, int64_t most);
 
 }  // namespace weft

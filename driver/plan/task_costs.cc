@@ -68,7 +68,8 @@ std::vector<int32_t> Sort(const TaskCosts& t) {
 
 }  // namespace
 
-TaskCosts CollectTaskCosts(const ResolvedGraph& graph, const Placement& placement, const Edges& edges, const Plan& plan, const CostModel& costs) {
+TaskCosts CollectTaskCosts(const ResolvedGraph& graph, const Placement& placement, const Edges& edges, const Plan& plan,
+                           const CostModel& costs) {
   TaskCosts t;
   t.nodes = static_cast<int32_t>(graph.nodes.size());
   t.worker = placement.node_worker;

@@ -33,6 +33,7 @@ struct TaskCosts {
 };
 
 // `plan` holds the graph's actors, nodes, edges and collectives; its ops are not looked at. Pre: the graph has no circle. O(n log n).
-TaskCosts CollectTaskCosts(const ResolvedGraph& graph, const Placement& placement, const Edges& edges, const Plan& plan, const CostModel& costs);
+TaskCosts CollectTaskCosts(const ResolvedGraph& graph, const Placement& placement, const Edges& edges, const Plan& plan,
+                           const CostModel& costs);
 
 }  // namespace weft

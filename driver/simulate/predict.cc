@@ -43,7 +43,8 @@ int64_t FindCycle(const SimResult& r, int64_t reach) {
 
 absl::StatusOr<Prediction> Predict(const Plan& plan, const CostModel& costs, const PredictOptions& options) {
   Prediction p;
-  p.in_flight = options.in_flight > 0 ? options.in_flight : plan.options.max_in_flight() > 0 ? plan.options.max_in_flight() : kDefaultInFlight;
+  const int32_t by_plan = plan.options.max_in_flight() > 0 ? plan.options.max_in_flight() : kDefaultInFlight;
+  p.in_flight = options.in_flight > 0 ? options.in_flight : by_plan;
   p.executions = options.executions > 0 ? options.executions : p.in_flight;
   const int64_t reach = Reach(plan, p.in_flight);
   const int64_t most = options.max_op_runs / std::max<int64_t>(1, static_cast<int64_t>(plan.ops.size()));

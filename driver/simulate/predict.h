@@ -21,8 +21,8 @@ struct PredictOptions {
   int64_t max_op_runs = 20'000'000;
 };
 
-// Executions repeat after a while: execution k + cycle is admitted, and each of its ops ends, exactly cycle_time after those of execution k,
-// for all k >= warm_up.
+// Executions repeat after a while: execution k + cycle is admitted, and each of its ops ends, exactly cycle_time after those of execution
+// k, for all k >= warm_up.
 struct Prediction {
   int32_t in_flight = 0;
   int64_t executions = 0;
@@ -42,8 +42,8 @@ struct Prediction {
   Nanos cycle_time = 0;
 };
 
-// Deterministic. FailedPrecondition and InvalidArgument as Simulate; ResourceExhausted when max_op_runs is not enough for two executions, or
-// when `executions` is beyond what was simulated and no repetition was found.
+// Deterministic. FailedPrecondition and InvalidArgument as Simulate; ResourceExhausted when max_op_runs is not enough for two executions,
+// or when `executions` is beyond what was simulated and no repetition was found.
 absl::StatusOr<Prediction> Predict(const Plan& plan, const CostModel& costs, const PredictOptions& options);
 
 }  // namespace weft

@@ -1,7 +1,8 @@
 #pragma once
 
-// A whole cluster in one thread under a clock that stands still while anything moves: every worker's loop and the client's session, over fake
-// devices, links and groups that take exactly as long as a cost model says. What runs is real, time is exact: the judge of predictions.
+// A whole cluster in one thread under a clock that stands still while anything moves: every worker's loop and the client's session, over
+// fake devices, links and groups that take exactly as long as a cost model says. What runs is real, time is exact: the judge of
+// predictions.
 
 #include <cstdint>
 #include <functional>
@@ -22,8 +23,8 @@ struct VirtualRun {
   std::vector<Nanos> admitted, done;  // by execution, as the session says
 };
 
-// Runs `executions` that are all submitted at time 0, in the flight that the plan's options allow. `seed` decides in which order workers are
-// looked at, which must make no difference. Internal when nothing moves any more, or when a task failed.
+// Runs `executions` that are all submitted at time 0, in the flight that the plan's options allow. `seed` decides in which order workers
+// are looked at, which must make no difference. Internal when nothing moves any more, or when a task failed.
 absl::StatusOr<VirtualRun> RunInVirtualTime(const Plan& plan, const CostModel& costs, int64_t executions, uint64_t seed,
                                             const std::function<Tensor(const std::string& input, int64_t execution)>& input);
 

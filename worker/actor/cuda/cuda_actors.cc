@@ -8,6 +8,7 @@ void RegisterCudaActors(ActorRegistry* registry) {
   RegisterCudaLinearActor(registry);
   RegisterCudaMlpActor(registry);
   RegisterCudaTestingActors(registry);
+  RegisterCudaBucketActor(registry);
 }
 
 }  // namespace weft

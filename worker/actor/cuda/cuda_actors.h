@@ -22,6 +22,8 @@ void RegisterCudaLinearActor(ActorRegistry* registry);
 void RegisterCudaMlpActor(ActorRegistry* registry);
 // std.Delay, std.Fail, std.Check.
 void RegisterCudaTestingActors(ActorRegistry* registry);
+// weft.Bucket, for the compiler alone: copies on the call's stream.
+void RegisterCudaBucketActor(ActorRegistry* registry);
 
 // All of them.
 void RegisterCudaActors(ActorRegistry* registry);

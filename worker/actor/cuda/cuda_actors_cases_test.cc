@@ -57,7 +57,38 @@ WEFT_GPU_CASE("cuda actors: every class and method that the compiler knows, and 
     CHECK(absl::IsNotFound((*actor)->Method("nonsense").status()));
     CHECK(absl::IsInternal(registry.Make(name, Complete(name), nullptr).status()));
   }
-  CHECK(registry.Classes().size() == ClassTable::Std().Names().size());
+  CHECK(registry.Classes().size() == ClassTable::Std().Names().size() + 1);  // weft.Bucket is for the compiler alone
+  CHECK(absl::IsInternal(registry.Make("weft.Bucket", {}, nullptr).status()));
+}
+
+WEFT_GPU_CASE("cuda actors: a bucket packs and gives out what the CPU's does") {
+  for (const DType d : {v1::F32, v1::F64, v1::I8, v1::BF16}) {
+    // More parts than one kernel takes arguments, of odd sizes, some empty.
+    std::vector<Tensor> parts;
+    v1::Config config;
+    for (int i = 0; i < 150; ++i) {
+      const std::string shape = i % 7 == 3 ? "[0, 2]" : absl::StrCat("[", i % 5 + 1, ", ", i % 3 + 1, "]");
+      parts.push_back(Random(d, shape, i));
+      (*config.mutable_extra())[absl::StrCat(i)] = shape;
+    }
+    CheckAsOnCpu(gpu, "weft.Bucket", "pack", {}, parts);
+    const auto packed = CallStd("weft.Bucket", "pack", {}, parts);
+    REQUIRE(packed.ok());
+    CudaCallOptions options;
+    options.outputs = static_cast<int>(parts.size());
+    CheckAsOnCpu(gpu, "weft.Bucket", "unpack", config, {packed->at(0)}, options);
+    const auto out = CallCuda(gpu, "weft.Bucket", "unpack", config, {packed->at(0)}, options);
+    REQUIRE(out.ok());
+    for (size_t i = 0; i < parts.size(); ++i) CHECK(BitEqual(out->at(i), parts[i]));
+    CheckAsOnCpu(gpu, "weft.Bucket", "unpack", config, {parts[0]}, options);  // too short
+  }
+  CheckAsOnCpu(gpu, "weft.Bucket", "pack", {}, {Random(v1::F32, "[2]", 1), Random(v1::I32, "[2]", 1)});
+  v1::Config room;
+  room.set_dtype(v1::F32);
+  room.set_shape("[3, 5]");
+  const auto made = CallCuda(gpu, "weft.Bucket", "room", room, {});
+  REQUIRE(made.ok());
+  CHECK(made->at(0).dims() == Dims{3, 5});
 }
 
 WEFT_GPU_CASE("cuda actors: source and constant make what the CPU's make") {

@@ -1,21 +1,23 @@
-// What the compiler puts around a bucket of collectives (driver/plan/buckets.h).
+#include "worker/actor/std/bucket_class.h"
 
-#include <cstring>
+#include <memory>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/tensor/shape.h"
 #include "worker/actor/std/checks.h"
 #include "worker/actor/std/method_table.h"
-#include "worker/actor/std/std_actors.h"
 
 namespace weft {
 namespace {
 
-// pack: all arguments, of one dtype, one after the other. unpack: pieces of its argument, of the shapes that config.extra["0"], ["1"], ... say.
-// room: a tensor of config's dtype and shape with nothing in it, for what a broadcast brings.
+// pack: all arguments, of one dtype, one after the other. unpack: pieces of its argument, of the shapes that config.extra["0"], ["1"], ...
+// say. room: a tensor of config's dtype and shape with nothing in it, for what a broadcast brings.
 class BucketActor : public Actor {
  public:
+  explicit BucketActor(BucketCopyFn copy) : copy_(std::move(copy)) {}
+
   absl::StatusOr<int> Method(const std::string& name) const override { return FindMethod("weft.Bucket", {kPack, kUnpack, kRoom}, name); }
   bool RunsInline(int, const std::vector<Tensor>& args) const override { return TotalBytes(args) <= kInlineBytes; }
 
@@ -32,27 +34,27 @@ class BucketActor : public Actor {
  private:
   static constexpr StdMethod kPack = {"pack", 1, -1, 1, kInlineBytes, nullptr};
   static constexpr StdMethod kUnpack = {"unpack", 1, 1, -1, kInlineBytes, nullptr};
-
   static constexpr StdMethod kRoom = {"room", 0, 0, 1, kInlineBytes, nullptr};
 
-  static absl::Status Pack(CallContext& ctx, const std::vector<Tensor>& args, std::vector<Tensor>* outs) {
+  absl::Status Pack(CallContext& ctx, const std::vector<Tensor>& args, std::vector<Tensor>* outs) const {
     int64_t elements = 0;
     for (const Tensor& t : args) {
       if (t.dtype() != args[0].dtype()) {
-        return absl::InvalidArgumentError(absl::StrCat("a bucket holds values of one dtype, and is given ", args[0].ToString(), " and ", t.ToString()));
+        return absl::InvalidArgumentError(
+            absl::StrCat("a bucket holds values of one dtype, and is given ", args[0].ToString(), " and ", t.ToString()));
       }
       elements += t.elements();
     }
     WEFT_ASSIGN_OR_RETURN(outs->at(0), ctx.AllocateOutput(0, args[0].dtype(), {elements}));
     char* to = outs->at(0).as<char>();
     for (const Tensor& t : args) {
-      if (t.bytes() > 0) std::memcpy(to, t.data(), t.bytes());
+      if (t.bytes() > 0) WEFT_RETURN_IF_ERROR(copy_(ctx, to, t.data(), t.bytes()));
       to += t.bytes();
     }
     return absl::OkStatus();
   }
 
-  static absl::Status Unpack(CallContext& ctx, const Tensor& from, std::vector<Tensor>* outs) {
+  absl::Status Unpack(CallContext& ctx, const Tensor& from, std::vector<Tensor>* outs) const {
     size_t at = 0;
     for (size_t i = 0; i < outs->size(); ++i) {
       const auto shape = ctx.config().extra().find(absl::StrCat(i));
@@ -61,19 +63,26 @@ class BucketActor : public Actor {
       WEFT_ASSIGN_OR_RETURN(outs->at(i), ctx.AllocateOutput(static_cast<int>(i), from.dtype(), parsed.MaxDims()));
       const size_t bytes = outs->at(i).bytes();
       if (bytes > from.bytes() - at) {
-        return absl::InvalidArgumentError(absl::StrCat("a bucket of ", from.ToString(), " ends before its part ", i, " ", outs->at(i).ToString()));
+        return absl::InvalidArgumentError(
+            absl::StrCat("a bucket of ", from.ToString(), " ends before its part ", i, " ", outs->at(i).ToString()));
       }
-      if (bytes > 0) std::memcpy(outs->at(i).data(), from.as<char>() + at, bytes);
+      if (bytes > 0) WEFT_RETURN_IF_ERROR(copy_(ctx, outs->at(i).data(), from.as<char>() + at, bytes));
       at += bytes;
     }
     return absl::OkStatus();
   }
+
+  const BucketCopyFn copy_;
 };
 
 }  // namespace
 
-void RegisterBucketActor(ActorRegistry* registry) {
-  registry->Register("weft.Bucket", [](const v1::Config&, Device*) -> absl::StatusOr<std::unique_ptr<Actor>> { return std::make_unique<BucketActor>(); });
+void RegisterBucketClass(ActorRegistry* registry, std::function<absl::StatusOr<BucketCopyFn>(Device* device)> for_device) {
+  const auto make = [for_device = std::move(for_device)](const v1::Config&, Device* device) -> absl::StatusOr<std::unique_ptr<Actor>> {
+    WEFT_ASSIGN_OR_RETURN(BucketCopyFn copy, for_device(device));
+    return std::make_unique<BucketActor>(std::move(copy));
+  };
+  registry->Register("weft.Bucket", make);
 }
 
 }  // namespace weft

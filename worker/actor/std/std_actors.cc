@@ -1,5 +1,9 @@
 #include "worker/actor/std/std_actors.h"
 
+#include <cstring>
+
+#include "worker/actor/std/bucket_class.h"
+
 namespace weft {
 
 void RegisterStdActors(ActorRegistry* registry) {
@@ -8,7 +12,12 @@ void RegisterStdActors(ActorRegistry* registry) {
   RegisterLinearActor(registry);
   RegisterMlpActor(registry);
   RegisterTestingActors(registry);
-  RegisterBucketActor(registry);
+  RegisterBucketClass(registry, [](Device*) -> absl::StatusOr<BucketCopyFn> {
+    return BucketCopyFn([](CallContext&, void* to, const void* from, size_t bytes) {
+      std::memcpy(to, from, bytes);
+      return absl::OkStatus();
+    });
+  });
 }
 
 }  // namespace weft

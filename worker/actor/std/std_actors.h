@@ -17,10 +17,7 @@ void RegisterMlpActor(ActorRegistry* registry);
 // std.Delay, std.Fail, std.Check.
 void RegisterTestingActors(ActorRegistry* registry);
 
-// weft.Bucket, which no graph can name: what the compiler puts around collectives that it fuses.
-void RegisterBucketActor(ActorRegistry* registry);
-
-// All of them.
+// All of them, and weft.Bucket (bucket_class.h).
 void RegisterStdActors(ActorRegistry* registry);
 
 }  // namespace weft
