@@ -89,6 +89,7 @@ double Turnaround(Client* client) {
   a->set_worker("w0");
   a->mutable_config()->set_dtype(v1::F32);
   a->mutable_config()->set_shape("[1]");
+  a->mutable_config()->set_duration_s(0);
   v1::Node* n = g.add_node();
   n->set_name("n");
   n->set_actor("nothing");
