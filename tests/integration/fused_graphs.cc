@@ -89,6 +89,7 @@ v1::Graph Gradients(const std::string& name, const GradientsOptions& options) {
     }
   }
   g.mutable_options()->set_bucket_bytes(options.bucket_bytes);
+  g.mutable_options()->set_poison_released(options.bucket_bytes > 0);
   g.mutable_options()->set_overlap(options.overlap);
   g.mutable_options()->set_launch(options.launch);
   g.mutable_options()->set_max_in_flight(4);
@@ -123,6 +124,7 @@ v1::Graph FanOut(const std::string& name, const FanOutOptions& options) {
       Give(&g, out, out);
     }
   }
+  g.mutable_options()->set_poison_released(options.broadcast);
   g.mutable_options()->set_overlap(options.overlap);
   g.mutable_options()->set_launch(options.launch);
   g.mutable_options()->set_max_in_flight(4);

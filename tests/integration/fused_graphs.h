@@ -1,6 +1,7 @@
 #pragma once
 
-// Graphs whose small collectives the compiler may fuse and whose sends it may put together, and what a run of them gave, bit by bit.
+// Graphs whose small collectives the compiler may fuse and whose sends it may put together, and what a run of them gave, bit by bit. Where
+// it does, released buffers are filled with a pattern, so that whoever reads too late shows.
 
 #include <functional>
 #include <map>
