@@ -135,7 +135,8 @@ void AddOffline(Options* o, CLI::App* sub, OfflineArgs* a) {
   o->OnOff("--overlap", &a->overlap, "of a graph: overrides its options.overlap");
 }
 
-void AddSchedule(Options* o, PipelineArgs* a) {
+// The defaults as the help says them.
+void AddSchedule(Options* o, PipelineArgs* a, const std::string& cost, const std::string& hop) {
   o->Text("--schedule", &a->schedule,
           "forward-only, gpipe, 1f1b, eager-1f1b, interleaved-1f1b, looped-bfs, zb-h1, zb-h2, zbv, dualpipe-v, auto, or csv:FILE")
       ->type_name("NAME")
@@ -147,9 +148,9 @@ void AddSchedule(Options* o, PipelineArgs* a) {
            "of auto's stages: s on worker s mod p, or r and 2p-1-r on worker r; default: the better");
   o->Text("--cost", &a->cost,
           "F=T,I=T,W=T[,FB=FACTOR]: times of a worker's forward, input gradient, weight gradient, and factor of F and B at once; "
-          "T1:T2:... gives each stage its own; default 1 each")
+          "T1:T2:... gives each stage its own; default " + cost)
       ->type_name("COSTS");
-  o->Text("--hop", &a->hop, "time of a value from one worker to another; default 0")->type_name("TIME");
+  o->Text("--hop", &a->hop, "time of a value from one worker to another; default " + hop)->type_name("TIME");
   o->Text("--memory", &a->memory, "f=BYTES,w=-BYTES: F adds f, I adds -(f+w), W adds w")->type_name("BYTES");
   o->Text("--cap-activations", &a->cap_activations, "microbatches that any worker may hold")->type_name("X");
   o->Text("--cap-bytes", &a->cap_bytes, "bytes that any worker may hold, with --memory")->type_name("X");
@@ -297,6 +298,7 @@ class Parser {
       sub->add_option("GRAPH", profile_.graph_file, "graph file (.textproto or JSON)")->type_name("")->required();
       AddExecute(o, sub, &profile_.execute);
       o->OptionalInt("--executions", &profile_.execute.repeat, 2, 100000, "how many; as --repeat; default 20");
+      sub->get_option("--executions")->excludes("--repeat");
       o->OnOff("--overlap", &profile_.overlap, "overrides options.overlap of the graph");
       o->Text("-o", &profile_.output_file, "write the costs to FILE; default: stdout")->type_name("FILE");
     }
@@ -345,7 +347,7 @@ class Parser {
     }
     {
       auto [sub, o] = Add(&app_, "pipeline", &pipeline_, "make a pipeline schedule offline: its orders, times and memory", kPipelineFooter);
-      AddSchedule(o, &pipeline_);
+      AddSchedule(o, &pipeline_, "1 each", "0");
       o->OneOf("--format", &pipeline_.format, {"json", "text", "csv", "svg", "graph"},
                "default text; graph is a graph file for `weft run`");
       o->Text("--mlp", &pipeline_.mlp,
@@ -358,6 +360,9 @@ class Parser {
       o->OneOf("--dtype", &pipeline_.dtype, {"F32", "F64", "F16", "BF16"}, "of --mlp; default F32; halves for GPU workers");
       o->OnOff("--weights", &pipeline_.weights, "of --mlp: whether the weights after each step are outputs; default on");
       o->Int("--in-flight", &pipeline_.in_flight, 1, 1024, "of --mlp: steps under way at once; default 1");
+      for (const char* of_mlp : {"--rows", "--learning-rate", "--seed", "--activation", "--dtype", "--weights", "--in-flight"}) {
+        sub->get_option(of_mlp)->needs("--mlp");
+      }
     }
     {
       CLI::App* bench = app_.add_subcommand("bench", "measurements with a prediction beside them");
@@ -370,7 +375,7 @@ class Parser {
       o->Int("--in-flight", &bench_.in_flight, 1, 1024, "executions under way at once in the third kind; default 4");
       o->Text("--trace", &bench_.trace_file, "write the third kind's timeline to FILE.svg or FILE.json")->type_name("FILE");
       auto [pipeline, p] = Add(bench, "pipeline", &bench_pipeline_, "a pipeline schedule run by workers, against its prediction", kBenchPipelineFooter);
-      AddSchedule(p, &bench_pipeline_.pipeline);
+      AddSchedule(p, &bench_pipeline_.pipeline, "10ms each", "1ms");
       p->Int("--executions", &bench_pipeline_.executions, 1, 100000, "whose median is taken; default 15");
       p->Int("--in-flight", &bench_pipeline_.pipeline.in_flight, 1, 1024,
              "above 1: the seconds an execution takes with so many under way at once are measured as well; default 1");

@@ -262,6 +262,11 @@ TEST_CASE("exit codes") {
   CHECK(Outcome::Of(absl::UnavailableError("x")).code() == ExitCode::kUnreachable);
   CHECK(Outcome::Of(absl::DeadlineExceededError("x")).code() == ExitCode::kDeadline);
   CHECK(Outcome::Of(absl::CancelledError("x")).code() == ExitCode::kInterrupted);
+  const absl::Status costs = absl::InvalidArgumentError("costs: graph: is another\ncosts: no cost for node \"a\"");
+  CHECK(OfCosts(costs, "k.txt").code() == ExitCode::kUsage);
+  CHECK(OfCosts(costs, "k.txt").message() == "k.txt: graph: is another\nk.txt: no cost for node \"a\"");
+  CHECK(OfCosts(costs, "").code() == ExitCode::kInvalidGraph);
+  CHECK(OfCosts(absl::InvalidArgumentError("node a"), "k.txt").message() == "node a");
   CHECK(Outcome::Of(absl::FailedPreconditionError("x")).code() == ExitCode::kExecutionFailed);
   CHECK(Outcome::Of(absl::InternalError("x")).message() == "x");
   CHECK(Outcome::OfArgument(absl::UnavailableError("x")).code() == ExitCode::kUsage);

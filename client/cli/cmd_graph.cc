@@ -52,7 +52,8 @@ class CancelOnInterrupt {
   Interrupt::Scope scope_;
 };
 
-Outcome Compile(Client* client, const v1::Graph& graph, bool trace, const std::optional<v1::Costs>& costs, v1::CompileReply* reply) {
+Outcome Compile(Client* client, const v1::Graph& graph, bool trace, const std::optional<v1::Costs>& costs, const std::string& costs_file,
+                v1::CompileReply* reply) {
   Client::CompileOptions options;
   if (costs.has_value()) options.costs = costs->SerializeAsString();
   options.trace = trace;
@@ -63,7 +64,7 @@ Outcome Compile(Client* client, const v1::Graph& graph, bool trace, const std::o
     return Outcome(ExitCode::kInvalidGraph, absl::StrCat(std::string(compiled.status().message()), "\nremove it with `weft teardown ",
                                                          graph.name(), "`, or execute it with `weft execute ", graph.name(), "`"));
   }
-  if (!compiled.ok()) return Outcome::Of(compiled.status());
+  if (!compiled.ok()) return OfCosts(compiled.status(), costs_file);
   *reply = *std::move(compiled);
   for (const std::string& w : reply->warning()) Complain(absl::StrCat("warning: graph \"", reply->graph(), "\": ", w));
   return Outcome();
@@ -126,7 +127,8 @@ Outcome RunRun(const CommonArgs& common, const RunArgs& args) {
   {
     ProgressLine progress;
     progress.Update(absl::StrCat(graph.name(), ": compiling"));
-    if (Outcome compiled = Compile(client.get(), graph, args.keep || !args.trace_file.empty(), costs, &reply); !compiled.ok()) return compiled;
+    const bool trace = args.keep || !args.trace_file.empty();
+    if (Outcome compiled = Compile(client.get(), graph, trace, costs, args.costs_file, &reply); !compiled.ok()) return compiled;
   }
   nlohmann::ordered_json report = ToJson(reply);
   std::string predicted;
@@ -159,7 +161,7 @@ Outcome RunCompile(const CommonArgs& common, const CompileArgs& args) {
   std::optional<v1::Costs> costs;
   if (Outcome read = ReadCosts(args.costs_file, &costs); !read.ok()) return read;
   v1::CompileReply reply;
-  if (Outcome compiled = Compile(client.get(), graph, args.trace, costs, &reply); !compiled.ok()) return compiled;
+  if (Outcome compiled = Compile(client.get(), graph, args.trace, costs, args.costs_file, &reply); !compiled.ok()) return compiled;
   if (common.json) {
     PrintJson(ToJson(reply));
   } else {

@@ -1,15 +1,13 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "client/cli/commands.h"
 #include "client/cli/console.h"
 #include "client/cli/plan_file.h"
+#include "client/cli/plan_findings.h"
 #include "client/cli/simulation.h"
-#include "common/plan/plan_text.h"
 #include "driver/draw/graph_view.h"
 #include "driver/draw/plan_picture.h"
-#include "driver/plan/verify.h"
 
 namespace weft {
 namespace {
@@ -19,28 +17,6 @@ using nlohmann::ordered_json;
 constexpr char kRules[] =
     "V1 transfers in one order at both ends, V2 collectives in one order, V3 one launch order, V4 live for any number of executions, "
     "V5 no buffer overwritten, V6 bytes within limits, V7 well formed";
-
-// "V4 these ops ...\n     w0: ..." and so on, one a finding.
-std::vector<std::string> SplitFindings(absl::string_view text) {
-  std::vector<std::string> out;
-  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
-    if (!out.empty() && !line.empty() && line[0] == ' ') {
-      absl::StrAppend(&out.back(), "\n", line);
-    } else {
-      out.emplace_back(line);
-    }
-  }
-  if (!out.empty()) out.erase(out.begin());  // "plan of graph ... is refused:"
-  return out;
-}
-
-// Of a plan that states its hash, and is not what had it.
-std::string WrongHash(const Plan& plan) {
-  const std::string hash = HashPlan(plan);
-  if (plan.hash.empty() || plan.hash == hash) return "";
-  return absl::StrCat("HASH the plan states hash ", plan.hash, ", what it says has ", hash, ": after an edit by hand, write \"hash ", hash,
-                      "\" or leave the line out");
-}
 
 Outcome WriteOrPrint(const std::string& text, const std::string& file) {
   if (!file.empty()) return Outcome::OfArgument(WriteFile(file, text));
@@ -52,7 +28,9 @@ Outcome WriteOrPrint(const std::string& text, const std::string& file) {
 
 Outcome RunSimulate(const CommonArgs& common, const SimulateArgs& args) {
   OfflinePlan offline;
+  if (args.bytes && args.draw_file.empty() && !common.json) return Outcome(ExitCode::kUsage, "--bytes: add --json or --draw, which show them");
   if (Outcome loaded = LoadOffline(args.offline, &offline); !loaded.ok()) return loaded;
+  WarnOfFindings(args.offline.file, offline);
   SimulationRequest request;
   request.options.executions = args.executions;
   request.options.in_flight = args.in_flight;
@@ -67,10 +45,7 @@ Outcome RunVerify(const CommonArgs& common, const VerifyArgs& args) {
   OfflinePlan offline;
   if (Outcome loaded = LoadOffline(args.offline, &offline); !loaded.ok()) return loaded;
   const Plan& plan = offline.plan;
-  const absl::Status status = Verify(plan);
-  std::vector<std::string> findings = status.ok() ? std::vector<std::string>() : SplitFindings(status.message());
-  const std::string hash = WrongHash(plan);
-  if (!hash.empty()) findings.push_back(hash);
+  const std::vector<std::string> findings = PlanFindings(plan);
   if (common.json) {
     ordered_json list = ordered_json::array();
     for (const std::string& f : findings) {
@@ -95,6 +70,7 @@ Outcome RunVerify(const CommonArgs& common, const VerifyArgs& args) {
 Outcome RunDraw(const CommonArgs& common, const DrawArgs& args) {
   OfflinePlan offline;
   if (Outcome loaded = LoadOffline(args.offline, &offline); !loaded.ok()) return loaded;
+  WarnOfFindings(args.offline.file, offline);
   const bool dot = args.format == "dot";
   std::string text;
   if (args.what == "graph" || (args.what.empty() && offline.compiled)) {

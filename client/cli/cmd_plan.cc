@@ -5,6 +5,7 @@
 #include "client/cli/commands.h"
 #include "client/cli/console.h"
 #include "client/cli/plan_file.h"
+#include "client/cli/plan_findings.h"
 #include "client/cli/simulation.h"
 #include "common/base/parse.h"
 #include "common/plan/plan_text.h"
@@ -27,13 +28,19 @@ absl::StatusOr<std::string> PlanInForm(const Plan& plan, const std::string& form
 }  // namespace
 
 Outcome RunPlan(const CommonArgs& common, const PlanArgs& args) {
+  const bool simulates = args.simulate > 0 || !args.draw_file.empty();
+  if (args.in_flight > 0 && !simulates) return Outcome(ExitCode::kUsage, "--in-flight is of a simulation: add --simulate or --draw");
+  if (!args.output_file.empty() && simulates) {
+    return Outcome(ExitCode::kUsage, "-o takes the plan, and --simulate and --draw show times instead: give one of the two");
+  }
   OfflinePlan offline;
   if (Outcome loaded = LoadOffline(args.offline, &offline); !loaded.ok()) return loaded;
   if (args.timing) {
     for (const auto& [pass, seconds] : offline.times.passes) Complain(absl::StrFormat("%-10s %s", pass, FormatSeconds(seconds)));
   }
   const bool json = common.json && args.format == "text";
-  if (args.simulate == 0 && args.draw_file.empty()) {
+  WarnOfFindings(args.offline.file, offline);
+  if (!simulates) {
     const auto text = PlanInForm(offline.plan, json ? "json" : args.format);
     if (!text.ok()) return Outcome(ExitCode::kInvalidGraph, std::string(text.status().message()));
     if (!args.output_file.empty()) return Outcome::OfArgument(WriteFile(args.output_file, *text));

@@ -71,6 +71,10 @@ Outcome RunProfile(const CommonArgs& common, const ProfileArgs& given) {
   if (Outcome read = ReadGraph(args.graph_file, args.overlap, &graph); !read.ok()) return read;
   auto inputs = InputSet::Load(args.execute.inputs, args.execute.inputs_each, args.execute.repeat, {graph.input().begin(), graph.input().end()});
   if (!inputs.ok()) return Outcome::OfArgument(inputs.status());
+  // Before all the work, not after it.
+  if (!args.output_file.empty()) {
+    if (const absl::Status s = CheckCanWrite(args.output_file); !s.ok()) return Outcome::OfArgument(s);
+  }
   CommonArgs where = common;
   std::unique_ptr<TemporaryCluster> cluster;
   const char* env = getenv("WEFT_ADDRESS");
@@ -131,7 +135,7 @@ Outcome RunReplan(const CommonArgs& common, const ReplanArgs& args) {
   if (Outcome connected = ConnectTo(common, &client); !connected.ok()) return connected;
   const Interrupt::Scope scope([&] { client->CancelAll(); });
   const auto reply = client->Replan(args.graph, options);
-  if (!reply.ok()) return Outcome::Of(reply.status());
+  if (!reply.ok()) return OfCosts(reply.status(), args.costs_file);
   if (common.json) {
     const auto measured = [](double s, int n) { return n > 0 ? nlohmann::ordered_json(s) : nlohmann::ordered_json(); };
     PrintJson({{"graph", args.graph},

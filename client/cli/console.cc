@@ -2,7 +2,9 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "common/tensor/literal.h"
 
 namespace weft {
@@ -78,18 +81,55 @@ std::string Summary(const Tensor& tensor) {
   return absl::StrCat(tensor.ToString(), ": ", spaced, n < tensor.elements() ? ", ..." : "");
 }
 
-absl::Status WriteFile(const std::string& path, const std::string& content) {
-  const std::string beside = absl::StrCat(path, ".tmp", getpid());
+namespace {
+
+absl::Status CannotWrite(const std::string& path, int error) {
+  return absl::InvalidArgumentError(absl::StrCat("cannot write ", path, ": ", strerror(error)));
+}
+
+// What is to be written to: `place`, where a symbolic link leads; in place if that is no plain file (a device, a pipe), which a rename
+// would replace.
+struct Target {
+  std::string place;
+  bool in_place = false;
+};
+
+absl::StatusOr<Target> TargetOf(const std::string& path) {
+  Target target{path, false};
+  struct stat st;
+  if (stat(path.c_str(), &st) != 0) return target;
+  if (S_ISDIR(st.st_mode)) return CannotWrite(path, EISDIR);
+  target.in_place = !S_ISREG(st.st_mode);
+  if (char* real = realpath(path.c_str(), nullptr); real != nullptr && !target.in_place) target.place = real;
+  return target;
+}
+
+std::string Beside(const Target& target) { return absl::StrCat(target.place, ".tmp", getpid()); }
+
+}  // namespace
+
+absl::Status CheckCanWrite(const std::string& path) {
+  WEFT_ASSIGN_OR_RETURN(const Target target, TargetOf(path));
+  if (target.in_place) return access(path.c_str(), W_OK) == 0 ? absl::OkStatus() : CannotWrite(path, errno);
+  const std::string beside = Beside(target);
   FILE* f = fopen(beside.c_str(), "wxe");
-  if (f == nullptr) return absl::InvalidArgumentError(absl::StrCat("cannot write ", path, ": ", strerror(errno)));
-  const bool written = fwrite(content.data(), 1, content.size(), f) == content.size();
-  const bool closed = fclose(f) == 0;
-  if (!written || !closed || rename(beside.c_str(), path.c_str()) != 0) {
-    const absl::Status status = absl::InvalidArgumentError(absl::StrCat("cannot write ", path, ": ", strerror(errno)));
-    unlink(beside.c_str());
-    return status;
-  }
+  if (f == nullptr) return CannotWrite(path, errno);
+  fclose(f);
+  unlink(beside.c_str());
   return absl::OkStatus();
+}
+
+absl::Status WriteFile(const std::string& path, const std::string& content) {
+  WEFT_ASSIGN_OR_RETURN(const Target target, TargetOf(path));
+  const std::string file = target.in_place ? path : Beside(target);
+  FILE* f = fopen(file.c_str(), target.in_place ? "we" : "wxe");
+  if (f == nullptr) return CannotWrite(path, errno);
+  int error = fwrite(content.data(), 1, content.size(), f) == content.size() ? 0 : errno;
+  if (fclose(f) != 0 && error == 0) error = errno;
+  if (error == 0 && !target.in_place && rename(file.c_str(), target.place.c_str()) != 0) error = errno;
+  if (error == 0) return absl::OkStatus();
+  if (!target.in_place) unlink(file.c_str());
+  return CannotWrite(path, error);
 }
 
 }  // namespace weft

@@ -27,7 +27,11 @@ std::string Table(const std::vector<std::vector<std::string>>& rows);
 // "F32[2, 3]: 0, 1, 2, 3, 4, 5" with the first elements only.
 std::string Summary(const Tensor& tensor);
 
-// Writes a file of that name whole, or leaves what was there. Errors name the path.
+// Writes a file of that name whole, or leaves what was there. A symbolic link stays one; a device or a pipe is written to. Errors name the
+// path.
 absl::Status WriteFile(const std::string& path, const std::string& content);
+
+// Whether WriteFile would find the place; leaves nothing there. For before long work.
+absl::Status CheckCanWrite(const std::string& path);
 
 }  // namespace weft

@@ -1,5 +1,9 @@
 #include "client/cli/exit_code.h"
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
 namespace weft {
 
 Outcome Outcome::Of(const absl::Status& status) {
@@ -22,6 +26,17 @@ Outcome Outcome::Of(const absl::Status& status) {
     default:
       return Outcome(ExitCode::kExecutionFailed, std::move(message));
   }
+}
+
+Outcome OfCosts(const absl::Status& status, const std::string& costs_file) {
+  constexpr absl::string_view kWhere = "costs: ";
+  if (costs_file.empty() || !absl::IsInvalidArgument(status) || !absl::StartsWith(status.message(), kWhere)) return Outcome::Of(status);
+  std::string text;
+  for (const absl::string_view line : absl::StrSplit(status.message(), '\n')) {
+    const bool ours = absl::StartsWith(line, kWhere);
+    absl::StrAppend(&text, text.empty() ? "" : "\n", ours ? absl::StrCat(costs_file, ": ") : "", ours ? line.substr(kWhere.size()) : line);
+  }
+  return Outcome(ExitCode::kUsage, std::move(text));
 }
 
 Outcome Outcome::OfArgument(const absl::Status& status) {

@@ -38,6 +38,9 @@ class Outcome {
   std::string message_;
 };
 
+// Of an error of a call that sent a cost file along: what the driver says of "costs" is said of that file, and is kUsage.
+Outcome OfCosts(const absl::Status& status, const std::string& costs_file);
+
 // An execution's error; `code` is the TaskError's.
 ExitCode ExitCodeOfTaskError(int code);
 

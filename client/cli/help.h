@@ -113,7 +113,7 @@ Examples:
 
 inline constexpr char kBenchPipelineFooter[] = R"(Runs the schedule with std.Delay tasks and emulated links on workers, one execution at a time, and prints the median of what they took beside what
 the simulator predicts. Starts a cluster of its own; with --cluster, --address or WEFT_ADDRESS it uses that one, which needs workers w0 to w(stages - 1).
-Costs default to F=10ms,I=10ms,W=10ms and --hop to 1ms; a bare number is seconds.
+A bare number is seconds.
 
 Example:
   weft bench pipeline --schedule zbv --stages 4 --microbatches 8 --json)";

@@ -2,6 +2,11 @@
 
 #include <catch2/catch.hpp>
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
 #include <fstream>
 
 #include "client/cli/console.h"
@@ -104,6 +109,45 @@ TEST_CASE("console: tables, summaries and files") {
   CHECK(line == "two");
   const absl::Status bad = WriteFile(dir.File("no/such/dir"), "x");
   CHECK(bad.message().find("no/such/dir") != absl::string_view::npos);
+}
+
+std::string Content(const std::string& file) {
+  std::ifstream in(file);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
+
+TEST_CASE("console: a file is written where a link leads, and what is no plain file stays what it is") {
+  TestDir dir;
+  CHECK(WriteFile(dir.File("target"), "one").ok());
+  REQUIRE(symlink(dir.File("target").c_str(), dir.File("link").c_str()) == 0);
+  CHECK(WriteFile(dir.File("link"), "two").ok());
+  CHECK(std::filesystem::is_symlink(dir.File("link")));
+  CHECK(Content(dir.File("target")) == "two");
+
+  REQUIRE(mkfifo(dir.File("pipe").c_str(), 0600) == 0);
+  const int reader = open(dir.File("pipe").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  REQUIRE(reader >= 0);
+  CHECK(WriteFile(dir.File("pipe"), "three").ok());
+  char got[8] = {};
+  CHECK(read(reader, got, sizeof(got)) == 5);
+  CHECK(std::string(got) == "three");
+  close(reader);
+  CHECK(std::filesystem::is_fifo(dir.File("pipe")));
+
+  const absl::Status full = WriteFile("/dev/full", "x");
+  CHECK(full.message() == "cannot write /dev/full: No space left on device");
+  CHECK(std::filesystem::is_character_file("/dev/full"));
+
+  const absl::Status directory = WriteFile(dir.File(""), "x");
+  CHECK(directory.message().find("Is a directory") != absl::string_view::npos);
+  CHECK(CheckCanWrite(dir.File("target")).ok());
+  CHECK(Content(dir.File("target")) == "two");
+  CHECK(CheckCanWrite(dir.File("new")).ok());
+  CHECK_FALSE(std::filesystem::exists(dir.File("new")));
+  CHECK_FALSE(CheckCanWrite(dir.File("")).ok());
+  CHECK_FALSE(CheckCanWrite(dir.File("no/such/dir")).ok());
 }
 
 }  // namespace

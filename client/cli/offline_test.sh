@@ -51,6 +51,26 @@ exits 3 "$weft" verify "$tmp/damaged.txt" --json
 has "$tmp/out" '"ok": false'
 has "$tmp/out" '"rule": "V5"'
 
+# Shown all the same, with a warning; a good one without.
+exits 0 "$weft" simulate "$tmp/damaged.txt" "${files[@]}"
+has "$tmp/err" 'workers would refuse this plan: V5 w2: RECV encode:0'
+has "$tmp/err" 'and 1 more'
+exits 0 "$weft" draw "$tmp/damaged.txt"
+has "$tmp/err" 'workers would refuse this plan'
+exits 0 "$weft" simulate "$tmp/plan.txt" "${files[@]}"
+[ ! -s "$tmp/err" ] || fail "a good plan is complained of: $(cat "$tmp/err")"
+
+# Options that would do nothing, and outputs that are no files.
+exits 2 "$weft" plan graph.textproto --in-flight 2
+has "$tmp/err" '--in-flight is of a simulation'
+exits 2 "$weft" plan graph.textproto --simulate 2 -o "$tmp/x"
+exits 2 "$weft" simulate graph.textproto "${files[@]}" --bytes
+has "$tmp/err" 'add --json or --draw'
+exits 2 "$weft" plan graph.textproto --workers -1
+has "$tmp/err" 'is not a whole number'
+exits 2 "$weft" plan graph.textproto -o /dev/full
+has "$tmp/err" 'cannot write /dev/full: No space left on device'
+
 # All forms of a plan are one plan.
 exits 0 "$weft" plan "$tmp/plan.txt" --format wire -o "$tmp/plan.wire"
 exits 0 "$weft" plan "$tmp/plan.wire" --format json -o "$tmp/plan.json"

@@ -1,8 +1,6 @@
 #include "client/cli/pipeline_request.h"
 
 #include <cmath>
-#include <fstream>
-#include <sstream>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -12,6 +10,7 @@
 #include "absl/strings/strip.h"
 #include "common/base/parse.h"
 #include "common/base/status_macros.h"
+#include "driver/graph/parse.h"
 
 namespace weft {
 namespace {
@@ -19,11 +18,9 @@ namespace {
 constexpr char kGridPrefix[] = "csv:";
 
 absl::StatusOr<std::string> ReadGridFile(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  if (in) text << in.rdbuf();
-  if (!in) return absl::InvalidArgumentError(absl::StrCat("--schedule csv: cannot read \"", path, "\""));
-  return text.str();
+  absl::StatusOr<std::string> text = ReadFileBytes(path, "grid");
+  if (!text.ok()) return absl::InvalidArgumentError(absl::StrCat("--schedule csv: ", std::string(text.status().message())));
+  return text;
 }
 
 }  // namespace

@@ -53,6 +53,8 @@ ends_with 2 'not a time' --schedule auto $size --cost F=nan,I=1,W=1
 ends_with 2 'W is missing' --schedule auto $size --cost F=1,I=1
 ends_with 2 'is no schedule' --schedule zbh1 $size
 ends_with 2 'cannot read' --schedule csv:/nowhere $size
+ends_with 2 'is a directory' --schedule "csv:$tmp" $size
+ends_with 2 '--rows requires --mlp' $size --schedule 1f1b --rows 4
 printf 'F0,W0,I0\n' > "$tmp/bad.csv"
 cp "$tmp/bad.csv" "$tmp/bad2.csv"
 ends_with 3 'w0: W0 stands before I' --schedule "csv:$tmp/bad.csv" --stages 1 --microbatches 1

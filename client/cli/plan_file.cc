@@ -4,6 +4,7 @@
 #include <optional>
 #include <system_error>
 
+#include <google/protobuf/stubs/logging.h>
 #include <google/protobuf/util/json_util.h>
 
 #include "absl/strings/match.h"
@@ -43,6 +44,7 @@ Form FormOf(const std::string& bytes) {
 
 absl::StatusOr<Plan> ReadPlan(const std::string& bytes, Form form) {
   if (form == Form::kPlanText) return PlanFromText(bytes);
+  const google::protobuf::LogSilencer silent;  // it would print what is in a status here
   v1::Plan proto;
   if (form == Form::kPlanJson) {
     const auto status = google::protobuf::util::JsonStringToMessage(bytes, &proto);

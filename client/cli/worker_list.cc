@@ -13,7 +13,8 @@ namespace weft {
 
 absl::StatusOr<std::vector<ListedWorker>> ParseWorkerList(const std::string& text) {
   std::vector<ListedWorker> workers;
-  if (!text.empty() && absl::ascii_isdigit(text[0]) && text.find_first_of(",@") == std::string::npos) {
+  const size_t digit = !text.empty() && text[0] == '-' ? 1 : 0;
+  if (digit < text.size() && absl::ascii_isdigit(text[digit]) && text.find_first_of(",@") == std::string::npos) {
     WEFT_ASSIGN_OR_RETURN(const int64_t n, ParseInt("--workers", text, 1, 100'000));
     for (int64_t i = 0; i < n; ++i) workers.push_back({absl::StrCat("w", i), ""});
     return workers;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace weft {
@@ -54,6 +55,9 @@ absl::Status FromGrpc(const grpc::Status& status, const std::string& address) {
       break;
     case grpc::StatusCode::DEADLINE_EXCEEDED:
       message = absl::StrCat("driver at ", address, ": ", message);
+      break;
+    case grpc::StatusCode::CANCELLED:
+      if (message.empty() || absl::EqualsIgnoreCase(message, "cancelled")) message = "interrupted";  // gRPC's own word for it
       break;
     default:
       break;

@@ -215,6 +215,11 @@ bool Coordinator::Tick() {
   return pending || asking || waiting;
 }
 
+bool Coordinator::shut_down() const {
+  MutexLock lock(&mu_);
+  return !shut_down_.ok();
+}
+
 void Coordinator::Shutdown(const absl::Status& cause) {
   Actions after;
   {

@@ -88,7 +88,12 @@ class Coordinator {
   // from any thread. Errors: NotFound; FailedPrecondition (not ready, re-planned already, or a worker cannot change); DeadlineExceeded (too
   // few executions, or one in flight did not end); the compiler's; or the graph's first cause. After an error, unless the graph has
   // failed, it runs by the plan of before.
-  void Replan(const std::string& graph, const v1::Costs& costs, int64_t executions, double timeout_s, ReplanRecord::Done done);
+  // Returns what CancelReplan takes.
+  std::weak_ptr<ReplanRecord> Replan(const std::string& graph, const v1::Costs& costs, int64_t executions, double timeout_s,
+                                     ReplanRecord::Done done);
+  // The client that asked has gone: before any worker is told to change, that is the end of it; a change under way is finished, or taken
+  // back, within its deadlines.
+  void CancelReplan(const std::string& graph, const std::weak_ptr<ReplanRecord>& which);
   v1::ListGraphsReply ListGraphs() const;
   v1::ListWorkersReply ListWorkers() const;
   // Of one graph, or of all (""). Reply within inspect_s. NotFound for an unknown graph.
@@ -107,6 +112,7 @@ class Coordinator {
   bool Tick();
   // Fails every graph and ends every pending call with `cause`; nothing new is taken.
   void Shutdown(const absl::Status& cause);
+  bool shut_down() const;
 
   KvStore* store() { return &kv_; }
   WorkerRegistry* registry() { return &registry_; }

@@ -39,7 +39,8 @@ Measured Measure(const GraphEnd& session, int64_t first, int64_t most) {
 
 }  // namespace
 
-void Coordinator::Replan(const std::string& graph, const v1::Costs& costs, int64_t executions, double timeout_s, ReplanRecord::Done done) {
+std::weak_ptr<ReplanRecord> Coordinator::Replan(const std::string& graph, const v1::Costs& costs, int64_t executions, double timeout_s,
+                                                ReplanRecord::Done done) {
   auto r = std::make_shared<ReplanRecord>();
   std::shared_ptr<const v1::Graph> source;
   absl::Status status;
@@ -53,7 +54,7 @@ void Coordinator::Replan(const std::string& graph, const v1::Costs& costs, int64
     } else if (it->second.state != GraphState::kReady || it->second.settle_at != 0) {
       status = absl::FailedPreconditionError(absl::StrCat("graph ", graph, " is ", GraphStateName(it->second.state), ", not ready"));
     } else if (it->second.replan != nullptr) {
-      status = absl::FailedPreconditionError(absl::StrCat("graph ", graph, " is being re-planned already"));
+      status = absl::FailedPreconditionError(absl::StrCat("graph ", graph, " is being re-planned already: ask again when that is over"));
     } else if (recompile_ == nullptr) {
       status = absl::UnimplementedError("this driver cannot re-plan");
     } else {
@@ -65,14 +66,17 @@ void Coordinator::Replan(const std::string& graph, const v1::Costs& costs, int64
       source = it->second.graph;
     }
   }
-  if (!status.ok()) return done(status);
+  if (!status.ok()) {
+    done(status);
+    return {};
+  }
   absl::StatusOr<Recompiled> compiled = recompile_(*source, *r->old_plan, costs);
 
   Actions after;
   {
     MutexLock lock(&mu_);
     const auto it = graphs_.find(graph);
-    if (it == graphs_.end() || it->second.replan != r) return;  // it has ended meanwhile, and so has this
+    if (it == graphs_.end() || it->second.replan != r) return r;  // it has ended meanwhile, and so has this
     GraphRecord* g = &it->second;
     r->reply.set_old_plan(r->old_plan->hash);
     r->reply.set_new_plan(r->old_plan->hash);
@@ -94,6 +98,21 @@ void Coordinator::Replan(const std::string& graph, const v1::Costs& costs, int64
         r->deadline = clock_->Now() + FromSeconds(r->timeout_s);
         TickReplan(g, clock_->Now(), &after);
       }
+    }
+  }
+  after.Run();
+  return r;
+}
+
+void Coordinator::CancelReplan(const std::string& graph, const std::weak_ptr<ReplanRecord>& which) {
+  Actions after;
+  {
+    MutexLock lock(&mu_);
+    const std::shared_ptr<ReplanRecord> r = which.lock();
+    const auto it = graphs_.find(graph);
+    if (r == nullptr || it == graphs_.end() || it->second.replan != r) return;
+    if (r->phase == Phase::kMeasuringOld || r->phase == Phase::kLoading) {
+      EndReplan(&it->second, absl::CancelledError(absl::StrCat("graph ", graph, ": the client that asked for a new plan went away")), &after);
     }
   }
   after.Run();

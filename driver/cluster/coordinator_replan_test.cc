@@ -19,8 +19,8 @@ struct Replanning : FakeCluster {
   }
   // What is pending ends while there is somebody to tell.
   ~Replanning() { coordinator.Shutdown(absl::CancelledError("the test ended")); }
-  void Begin(int64_t executions = 2, double timeout_s = 10) {
-    coordinator.Replan("g", v1::Costs(), executions, timeout_s, [this](absl::StatusOr<v1::ReplanReply> r) {
+  std::weak_ptr<ReplanRecord> Begin(int64_t executions = 2, double timeout_s = 10) {
+    return coordinator.Replan("g", v1::Costs(), executions, timeout_s, [this](absl::StatusOr<v1::ReplanReply> r) {
       ++replies;
       reply = std::move(r);
     });
@@ -280,7 +280,7 @@ TEST_CASE("replan: what cannot be re-planned is told so") {
   };
   CHECK(absl::IsNotFound(error("nobody")));
   c.Begin();
-  CHECK(error("g").message() == "graph g is being re-planned already");
+  CHECK(error("g").message() == "graph g is being re-planned already: ask again when that is over");
   c.compile_error = absl::FailedPreconditionError("leaves no order free");
   Replanning d;
   d.compile_error = c.compile_error;
@@ -312,6 +312,41 @@ TEST_CASE("replan: teardown ends it, in whatever phase, and loses nothing that i
   c.session->drained();
   REQUIRE(c.replies == 1);
   CHECK(c.w0.link->Count(What::kUnload) == 1);
+}
+
+TEST_CASE("replan: without the client that asked, what has not begun to change ends at once, and what has is finished") {
+  for (int phase = 0; phase < 3; ++phase) {
+    INFO("phase " << phase);
+    Replanning c;
+    if (phase > 0) {
+      for (int i = 0; i < 3; ++i) c.Execute(0.5);
+    }
+    const std::weak_ptr<ReplanRecord> asked = c.Begin();
+    if (phase > 1) {
+      c.w0.TakeNext("next");
+      c.w1.TakeNext("next");
+    }
+    c.coordinator.CancelReplan("g", {});
+    c.coordinator.CancelReplan("nobody", asked);
+    CHECK(c.replies == 0);
+    c.coordinator.CancelReplan("g", asked);
+    CHECK(c.replies == (phase < 2 ? 1 : 0));
+    CHECK(c.StateOf("g") == "ready");
+    if (phase < 2) {
+      CHECK(absl::IsCancelled(c.reply.status()));
+      // A late answer meets nobody, and the next client need not wait.
+      if (phase == 1) c.w0.TakeNext("next");
+      CHECK_FALSE(c.session->paused);
+      c.Begin();
+      CHECK(c.replies == 1);
+    } else {
+      std::exchange(c.session->paused, nullptr)(4);
+      c.w0.Swap();
+      c.w1.Swap();
+      CHECK(c.session->resumed == 1);
+      CHECK(c.Running() == "next");
+    }
+  }
 }
 
 TEST_CASE("replan: a graph that fails while it is compiled anew") {

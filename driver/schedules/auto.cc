@@ -245,7 +245,7 @@ absl::StatusOr<AutoResult> AutoSchedule(const AutoProblem& problem) {
   const int32_t chunks = static_cast<int32_t>(problem.worker_of.size()) / problem.workers;
   if (const int64_t smallest = SmallestPeak(problem.use, chunks); problem.cap < smallest) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "no order stays within the cap of ", static_cast<double>(problem.cap) / problem.use.per_unit, ": the smallest that works is ",
+        "no order stays within the cap: the smallest that works is ",
         static_cast<double>(smallest) / problem.use.per_unit, ", one microbatch after the other"));
   }
   return Search(problem).Run();

@@ -55,6 +55,10 @@ bool WriteTrack(const v1::TraceTrack& track, grpc::ServerWriter<v1::TraceReply>*
 
 }  // namespace
 
+absl::Status ClientServiceImpl::Answer(const absl::Status& status) const {
+  return absl::IsUnavailable(status) && !coordinator_->shut_down() ? absl::FailedPreconditionError(status.message()) : status;
+}
+
 grpc::Status ClientServiceImpl::Compile(grpc::ServerContext* context, grpc::ServerReader<v1::CompileRequest>* reader,
                                         v1::CompileReply* reply) {
   if (const absl::Status s = CheckToken(*context, token_); !s.ok()) return ToGrpc(s);
@@ -88,7 +92,7 @@ grpc::Status ClientServiceImpl::Compile(grpc::ServerContext* context, grpc::Serv
   Result result = promise->Take();
   if (!result.ok()) {
     spdlog::warn("graph {} was not compiled: {}", graph.name(), std::string(result.status().message()));
-    return ToGrpc(result.status());
+    return ToGrpc(Answer(result.status()));
   }
   *reply = *std::move(result);
   return grpc::Status::OK;
@@ -109,7 +113,7 @@ grpc::Status ClientServiceImpl::Teardown(grpc::ServerContext* context, const v1:
   coordinator_->Teardown(request->graph(), drain_s, [promise](absl::Status s) { promise->Set(std::move(s)); });
   // Goes on without the client.
   if (!WaitFor(promise.get(), *context)) return ToGrpc(absl::CancelledError("the client went away"));
-  return ToGrpc(promise->Take());
+  return ToGrpc(Answer(promise->Take()));
 }
 
 grpc::Status ClientServiceImpl::ListGraphs(grpc::ServerContext* context, const v1::ListGraphsRequest*, v1::ListGraphsReply* reply) {
@@ -184,11 +188,14 @@ grpc::Status ClientServiceImpl::Replan(grpc::ServerContext* context, grpc::Serve
   }
   using Result = absl::StatusOr<v1::ReplanReply>;
   const auto promise = std::make_shared<Promise<Result>>();
-  coordinator_->Replan(first.graph(), costs, first.executions(), first.timeout_s(), [promise](Result r) { promise->Set(std::move(r)); });
-  // Goes on without the client.
-  if (!WaitFor(promise.get(), *context)) return ToGrpc(absl::CancelledError("the client went away"));
+  const std::weak_ptr<ReplanRecord> asked = coordinator_->Replan(
+      first.graph(), costs, first.executions(), first.timeout_s(), [promise](Result r) { promise->Set(std::move(r)); });
+  if (!WaitFor(promise.get(), *context)) {
+    coordinator_->CancelReplan(first.graph(), asked);
+    return ToGrpc(absl::CancelledError("the client went away"));
+  }
   Result result = promise->Take();
-  if (!result.ok()) return ToGrpc(result.status());
+  if (!result.ok()) return ToGrpc(Answer(result.status()));
   *reply = *std::move(result);
   return grpc::Status::OK;
 }

@@ -27,6 +27,9 @@ class ClientServiceImpl : public v1::ClientService::Service {
                         grpc::ServerWriter<v1::TraceReply>* writer) override;
 
  private:
+  // What befell a graph, as an answer: "unavailable" would say that it is the driver who cannot be reached.
+  absl::Status Answer(const absl::Status& status) const;
+
   Coordinator* const coordinator_;
   const std::string token_;
 };

@@ -488,6 +488,24 @@ TEST_CASE("server: what goes wrong in a compile is told with its place") {
   }
 }
 
+TEST_CASE("server: a worker that dies while a graph is compiled is not a driver that cannot be reached") {
+  auto server = NewServer();
+  auto client = v1::ClientService::NewStub(Dial(*server));
+  RemoteWorker worker(*server, "", {absl::OkStatus(), /*answers=*/false, true});
+  v1::CompileReply compiled;
+  grpc::Status status;
+  std::thread compiling([&] { status = Compile(client.get(), PassGraph("g"), &compiled); });
+  const auto loading = [&] {
+    const auto graphs = server->coordinator()->ListGraphs();
+    return graphs.graph_size() == 1 && graphs.graph(0).state() == "bootstrapping";
+  };
+  while (!loading()) std::this_thread::yield();
+  worker.Die();
+  compiling.join();
+  CHECK(status.error_code() == grpc::StatusCode::FAILED_PRECONDITION);
+  CHECK(Has(status.error_message(), "worker w0 (pid 4711) is gone"));
+}
+
 TEST_CASE("server: it stops in time whatever is open") {
   auto server = NewServer();
   auto client = v1::ClientService::NewStub(Dial(*server));
