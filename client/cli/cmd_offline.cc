@@ -28,7 +28,9 @@ Outcome WriteOrPrint(const std::string& text, const std::string& file) {
 
 Outcome RunSimulate(const CommonArgs& common, const SimulateArgs& args) {
   OfflinePlan offline;
-  if (args.bytes && args.draw_file.empty() && !common.json) return Outcome(ExitCode::kUsage, "--bytes: add --json or --draw, which show them");
+  if (args.bytes && args.draw_file.empty() && !common.json) {
+    return Outcome(ExitCode::kUsage, "--bytes: add --json or --draw, which show them");
+  }
   if (Outcome loaded = LoadOffline(args.offline, &offline); !loaded.ok()) return loaded;
   WarnOfFindings(args.offline.file, offline);
   SimulationRequest request;

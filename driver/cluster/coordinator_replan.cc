@@ -112,7 +112,8 @@ void Coordinator::CancelReplan(const std::string& graph, const std::weak_ptr<Rep
     const auto it = graphs_.find(graph);
     if (r == nullptr || it == graphs_.end() || it->second.replan != r) return;
     if (r->phase == Phase::kMeasuringOld || r->phase == Phase::kLoading) {
-      EndReplan(&it->second, absl::CancelledError(absl::StrCat("graph ", graph, ": the client that asked for a new plan went away")), &after);
+      const absl::Status gone = absl::CancelledError(absl::StrCat("graph ", graph, ": the client that asked for a new plan went away"));
+      EndReplan(&it->second, gone, &after);
     }
   }
   after.Run();
