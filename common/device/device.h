@@ -28,6 +28,8 @@ struct Work {
   // Holds the stream for so long after `run` without burning a core (std.Delay on CPU). Read after `run` returned.
   Nanos* hold = nullptr;
   absl::Status* status = nullptr;
+  // Set, and true once `run` has returned OK: it put nothing on the device, and all that its event would stand for is done. Then there is no event.
+  const bool* nothing = nullptr;
 };
 
 // In-order queue of work of one lane. Used by the loop's thread only.

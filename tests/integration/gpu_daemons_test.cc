@@ -138,6 +138,25 @@ TEST_CASE("gpu daemons: values of 4 bytes to a gibibyte over ipc and nccl, whole
   }
 }
 
+TEST_CASE("gpu daemons: a constant is made once for each of its buffers, and is there every time") {
+  Daemons cluster({"h0", "h0"}, "h0", {Gpu(0), Gpu(1)});
+  const auto client = cluster.Dial();
+  for (const v1::Transport t : {v1::IPC, v1::NCCL, v1::SHM}) {
+    INFO(v1::Transport_Name(t));
+    v1::Graph g = Stream(absl::StrCat("constant-", v1::Transport_Name(t)), t, 1 << 20, 4);
+    g.mutable_actor(0)->set_class_("std.Constant");
+    g.mutable_actor(0)->mutable_config()->set_fill("7");
+    int seen = 0;
+    RunAll(client.get(), g, 40, [&](const ExecutionResult& r) {
+      REQUIRE(r.ok());
+      CHECK(ElementAsDouble(r.outputs.at("min"), 0) == 7);
+      CHECK(ElementAsDouble(r.outputs.at("max"), 0) == 7);
+      ++seen;
+    });
+    CHECK(seen == 40);
+  }
+}
+
 TEST_CASE("gpu daemons: values from a CPU worker and back to one, over shared memory") {
   Daemons cluster({"h0", "h0", "h0"}, "h0", {"cpu", Gpu(1), "cpu"});
   const auto client = cluster.Dial();

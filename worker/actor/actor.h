@@ -35,6 +35,9 @@ class CallContext {
   // Whether an output's memory still holds what this task last made in it: nobody else writes there. Then a method whose value never changes need
   // not make it again.
   virtual bool outputs_persist() const { return false; }
+  // CUDA: to be called by a method that has put nothing on the stream and returns OK, its outputs being what they were: then the device need not be
+  // asked when it is done. Where workers take turns on a GPU that saves a turn.
+  virtual void LaunchedNothing() {}
   // CUDA: where a method puts an error that only the device finds, behind output 0; made when that output is allocated. nullptr where the plan
   // has no such words.
   virtual DeviceStatus* device_status() const { return nullptr; }

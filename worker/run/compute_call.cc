@@ -52,6 +52,7 @@ void ComputeCall::Begin(int64_t execution, std::vector<Tensor> args, Stream* str
   outs_.assign(op_->outputs.size(), Tensor());
   hold = 0;
   status = absl::OkStatus();
+  launched_nothing = false;
 }
 
 absl::Status ComputeCall::Run(Actor* actor, int method) {

@@ -63,6 +63,7 @@ class ComputeCall final : public CallContext {
   OutputBuffers& buffers() { return buffers_; }
   Nanos hold = 0;
   absl::Status status;
+  bool launched_nothing = false;
   bool carries_status = false;  // of this call: status words lie behind its outputs
 
   int64_t execution() const override {
@@ -76,6 +77,7 @@ class ComputeCall final : public CallContext {
   void Hold(Nanos duration) override { hold = duration; }
   Stream* stream() const override { return stream_; }
   bool outputs_persist() const override { return outputs_persist_; }
+  void LaunchedNothing() override { launched_nothing = true; }
   // Buffers are not filled with a pattern between two uses.
   void set_outputs_persist(bool persist) { outputs_persist_ = persist; }
   DeviceStatus* device_status() const override { return outs_.empty() ? nullptr : StatusOf(0); }

@@ -363,6 +363,10 @@ absl::Status GraphRun::IssueCompute(int i, int64_t k, Lane* lane, Outstanding* o
   work.status = &call->status;
   const bool is_inline = work.where == Work::kInline;
   out->ran = true;
+  // Without an event of its own it is done at once: so only where all that its event would stand for is, and no times are wanted.
+  const bool settled = s.done > k - op.slots && std::all_of(op.waits.begin(), op.waits.end(),
+                                                            [&](const LocalWait& w) { return state_[w.op].done > k - w.distance; });
+  if (settled && !status && !trace_.enabled()) work.nothing = &call->launched_nothing;
   if (status) {
     work.run = [this, run = std::move(work.run), call, lane, outputs = op.outputs.size()] {
       absl::Status ran = run();

@@ -166,6 +166,7 @@ class CudaDevice::CudaStream : public Stream {
     if (work.where != Work::kInline) return absl::InvalidArgumentError("a CUDA stream takes launches only, no work for a host thread");
     const absl::Status ran = work.run ? work.run() : absl::OkStatus();
     if (work.status != nullptr) *work.status = ran;
+    if (ran.ok() && work.nothing != nullptr && *work.nothing) return EventRef();
     return Record(stream_, events_);
   }
 

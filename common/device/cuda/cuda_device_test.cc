@@ -108,6 +108,31 @@ TEST_CASE("cuda device: after an error for good every event is ready and Health 
   CHECK(std::string(device->Health().message()).find("GPU 0") != std::string::npos);
 }
 
+TEST_CASE("cuda device: work that has put nothing on the stream has no event") {
+  Gpu gpu;
+  const auto device = *gpu.Make();
+  const auto s = *device->NewStream(v1::LANE_COMPUTE);
+  for (const bool nothing : {true, false}) {
+    for (const bool fails : {true, false}) {
+      const int64_t records = gpu.fake.cuda.calls("EventRecord");
+      absl::Status status;
+      bool said = false;
+      Work work;
+      work.run = [&] {
+        said = nothing;
+        return fails ? absl::InternalError("no") : absl::OkStatus();
+      };
+      work.status = &status;
+      work.nothing = &said;
+      const EventRef e = *s->Launch(std::move(work));
+      CHECK((e == nullptr) == (nothing && !fails));
+      CHECK(gpu.fake.cuda.calls("EventRecord") == records + (e == nullptr ? 0 : 1));
+      CHECK(status.ok() == !fails);
+      CHECK(Soon(e));
+    }
+  }
+}
+
 TEST_CASE("cuda device: memory goes at Collect, and what is not there is named") {
   Gpu gpu;
   {

@@ -35,7 +35,10 @@ class SourceActor : public Actor {
     WEFT_ASSIGN_OR_RETURN(outs->at(0), ctx.AllocateOutput(0, made_.dtype(), made_.dims()));
     if (constant_ && ctx.outputs_persist()) {
       // Made once for each of the task's buffers: a node's config never changes, and its buffers are its own.
-      if (!made_in_.insert(outs->at(0).data()).second) return absl::OkStatus();
+      if (!made_in_.insert(outs->at(0).data()).second) {
+        ctx.LaunchedNothing();
+        return absl::OkStatus();
+      }
     }
     // A constant's random numbers are those of execution 0.
     return fill_output_(ctx, fill_, ctx.config().seed(), constant_ ? ExecutionNumber{nullptr, 0} : ctx.execution_number(), outs->at(0));
