@@ -31,7 +31,7 @@ cat > "$tmp/p/bin/weft-tests" <<S
 #!/bin/sh
 case "\$1" in
   "[gpu]") [ "\$WEFT_TEST_GPUS" = 2 ] && echo "All tests passed (7 assertions in 3 test cases)" ;;
-  "daemons: *") echo "test cases: 2 | 1 passed | 1 failed"; echo "pipe \$CUDA_MPS_PIPE_DIRECTORY" > "$tmp/pipe"; exit 1 ;;
+  "gpu daemons: *") echo "test cases: 2 | 1 passed | 1 failed"; echo "pipe \$CUDA_MPS_PIPE_DIRECTORY" > "$tmp/pipe"; exit 1 ;;
 esac
 S
 cat > "$tmp/p/bin/weft-gpu-bench" <<S
@@ -79,11 +79,13 @@ lives "$(cat "$tmp/mps")" && fail "MPS is running"
 "$tmp/p/run-gpu-suite" --out "$tmp/out" --only doctor,gpu-tests > "$tmp/said" 2>&1 || fail "--only: $(cat "$tmp/said")"
 expect '^run-gpu-suite: [0-9]+ s, 0 not ok$'
 grep -q copies "$tmp/said" && fail "--only runs more"
+"$tmp/p/run-gpu-suite" --list | grep -qE '^(random|kill):' && fail "the long parts are wanted only with --long"
+[ "$("$tmp/p/run-gpu-suite" --list --long | grep -cE '^(random|kill):')" = 2 ] || fail "--long lists no long parts"
 
 # A signal: everything ends with it, MPS too.
 cat > "$tmp/p/bin/weft-tests" <<S
 #!/bin/sh
-[ "\$1" != "daemons: *" ] || { echo \$\$ > "$tmp/running"; exec sleep 1000; }
+[ "\$1" != "gpu daemons: *" ] || { echo \$\$ > "$tmp/running"; exec sleep 1000; }
 S
 "$tmp/p/run-gpu-suite" --out "$tmp/out" --only integration > "$tmp/said" 2>&1 &
 pid=$!

@@ -234,6 +234,23 @@ absl::StatusOr<OrderScore> Predict(const Plan& plan, const CostModel& costs) {
   return OrderScore(result.seconds_per_execution, result.done.front());
 }
 
+// Whether broadcasts pay, with everything that may overlap doing so: decided in one way for overlap on and off, so that the two plans of a graph are lowered
+// alike and the one with overlap is never the slower.
+absl::StatusOr<bool> BroadcastsPay(const ResolvedGraph& sends, const Placement& sends_at, const ResolvedGraph& broadcasts,
+                                   const Placement& broadcasts_at, const Cluster& cluster, const CostModel& costs, Stopwatch* watch) {
+  const auto score = [&](ResolvedGraph graph, const Placement& at) -> absl::StatusOr<OrderScore> {
+    graph.options.set_overlap(v1::ON);
+    WEFT_ASSIGN_OR_RETURN(const Base base, Prepare(graph, at, cluster, v1::ON, watch));
+    WEFT_ASSIGN_OR_RETURN(const Plan plan, DraftAhead(base, {}, costs, watch));
+    return Predict(plan, costs);
+  };
+  const absl::StatusOr<OrderScore> with = score(broadcasts, broadcasts_at);
+  if (!with.ok()) return false;
+  const absl::StatusOr<OrderScore> without = score(sends, sends_at);
+  watch->Done("predict");
+  return !without.ok() || *with < *without;
+}
+
 // The fastest order that the search finds within its bounds.
 absl::StatusOr<NodeOrder> FindOrder(const Base& base, const CostModel& costs, Stopwatch* watch) {
   const Plan parts = EmitPlan(base.graph, base.cluster, base.placement, base.edges, {});
@@ -354,10 +371,17 @@ absl::StatusOr<Plan> Compile(const v1::Graph& graph, const ClassTable& classes, 
       WEFT_ASSIGN_OR_RETURN(const Base base, Prepare(of, at, cluster, auto_as, &watch));
       if (!broadcasts && auto_as == v1::ON && SendsTakeTime(base, costs)) {
         broadcasting = LowerBroadcasts(resolved, placement, cluster, base.edges, /*forced=*/false);
+        bool pay = false;
         if (broadcasting.has_value()) {
           WEFT_ASSIGN_OR_RETURN(broadcasting_placement, Place(*broadcasting, cluster));
+          // What runs has them or has not; only plans that do the same can take its place.
+          if (running == nullptr) {
+            WEFT_ASSIGN_OR_RETURN(pay, BroadcastsPay(resolved, placement, *broadcasting, *broadcasting_placement, cluster, costs, &watch));
+            if (!pay) broadcasting.reset();
+          }
         }
         watch.Done("broadcasts");
+        if (pay) break;
       }
       absl::StatusOr<Plan> plan = DraftAhead(base, {}, costs, &watch);
       if (!by_cost && !automatic && running == nullptr && !broadcasting.has_value()) {
