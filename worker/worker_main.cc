@@ -128,7 +128,10 @@ int Main(const Flags& f, const CudaLoader& load_cuda) {
   DeferredFree deferred(Clock::Real());  // holds memory of the device, and is outlived by it
 
   std::unique_ptr<QuietTime> quiet;
-  if (gpu) quiet = std::make_unique<QuietTime>(cuda.get(), &deferred, doorbell->get());
+  std::function<void(const absl::Status&)> on_device_lost;  // set below, before the loop begins
+  if (gpu) {
+    quiet = std::make_unique<QuietTime>(cuda.get(), &deferred, doorbell->get(), Clock::Real(), [&](const absl::Status& s) { on_device_lost(s); });
+  }
 
   WorkerEnv env;
   env.clock = Clock::Real();
@@ -160,7 +163,7 @@ int Main(const Flags& f, const CudaLoader& load_cuda) {
     device_failed.store(true);
     kill(getpid(), SIGTERM);  // the watcher's thread stops the agent
   };
-  env.on_device_lost = eo.on_device_failed;
+  env.on_device_lost = on_device_lost = eo.on_device_failed;
   eo.on_failed = [&](const std::string& graph, const absl::Status& cause) { agent_pointer->OnGraphFailed(graph, cause); };
   eo.on_completed = [&](const std::string& graph, int64_t n) { agent_pointer->OnGraphCompleted(graph, n); };
   auto executor = std::make_unique<Executor>(eo);

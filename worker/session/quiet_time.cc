@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
 
 namespace weft {
 
-QuietTime::QuietTime(const CudaDevice* device, DeferredFree* deferred, Doorbell* doorbell)
-    : device_(device), deferred_(deferred), doorbell_(doorbell), thread_([this] { Loop(); }) {}
+QuietTime::QuietTime(const CudaDevice* device, DeferredFree* deferred, Doorbell* doorbell, const Clock* clock,
+                     std::function<void(const absl::Status&)> on_hung)
+    : device_(device), deferred_(deferred), doorbell_(doorbell), clock_(clock), on_hung_(std::move(on_hung)), thread_([this] { Loop(); }) {}
 
 QuietTime::~QuietTime() {
   {
@@ -33,12 +37,22 @@ void QuietTime::Loop() {
 }
 
 bool QuietTime::Holds(bool at_rest) {
-  if (running_.load(std::memory_order_acquire)) return true;
+  if (running_.load(std::memory_order_acquire)) {
+    if (!told_hung_ && clock_->Now() - since_ > kLimit) {
+      told_hung_ = true;
+      if (on_hung_) {
+        on_hung_(absl::DeadlineExceededError(absl::StrCat("GPU ", device_->ordinal(), " of this worker: memory of graphs that have ended is being given back to "
+                                                          "CUDA for more than ", ToSeconds(kLimit), " s: a call of CUDA or NCCL hangs")));
+      }
+    }
+    return true;
+  }
   if (!at_rest) return false;
   deferred_->Collect();
   if (!device_->HasAside()) return false;
   MutexLock lock(&mu_);
   if (users_ > 0) return false;
+  since_ = clock_->Now();
   running_.store(true, std::memory_order_release);
   changed_.NotifyAll();
   return true;

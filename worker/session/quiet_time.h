@@ -1,9 +1,11 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <thread>
 
+#include "absl/status/status.h"
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/channel/doorbell.h"
@@ -17,8 +19,13 @@ namespace weft {
 // this object; for that while the loop leaves the device alone, and still answers. Thread-safe.
 class QuietTime {
  public:
-  // The three outlive it. `doorbell` is the loop's: rung when there is something for Holds to decide.
-  QuietTime(const CudaDevice* device, DeferredFree* deferred, Doorbell* doorbell);
+  // Giving back takes milliseconds, with communicators seconds; after so long a call of CUDA or NCCL counts as hung.
+  static constexpr Nanos kLimit = 60 * kNanosPerSecond;
+
+  // What they point to outlives it. `doorbell` is the loop's: rung when there is something for Holds to decide. `on_hung` is called once, by the
+  // loop's thread, when memory is still being given back after kLimit of `clock`'s time: only a restart of the worker helps then. It may be empty.
+  QuietTime(const CudaDevice* device, DeferredFree* deferred, Doorbell* doorbell, const Clock* clock = Clock::Real(),
+            std::function<void(const absl::Status&)> on_hung = {});
   // Ends the thread; what is put aside stays so.
   ~QuietTime();
   QuietTime(const QuietTime&) = delete;
@@ -28,7 +35,7 @@ class QuietTime {
   bool Holds(bool at_rest);
 
   // For a thread that puts work on the device which may wait for peers (bootstrap): waits until no memory is being given back, and while the result
-  // is held none is.
+  // is held none is. Bounded by what Holds says of a call that hangs.
   std::shared_ptr<void> Use();
 
   // Waits until all that was put aside is given back, at most `timeout`. False when the worker's graphs did not rest for so long. Not while
@@ -44,6 +51,10 @@ class QuietTime {
   const CudaDevice* const device_;
   DeferredFree* const deferred_;
   Doorbell* const doorbell_;
+  const Clock* const clock_;
+  const std::function<void(const absl::Status&)> on_hung_;
+  Nanos since_ = 0;        // loop's thread: when giving back began
+  bool told_hung_ = false;  // loop's thread
   std::atomic<bool> running_{false};  // written under mu_
   Mutex mu_;
   CondVar changed_;

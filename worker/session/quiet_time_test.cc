@@ -2,7 +2,10 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <functional>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "common/device/cuda/fake/fake_kernels.h"
 #include "common/device/cuda/fake/fake_plugin.h"
@@ -66,6 +69,27 @@ TEST_CASE("quiet time: the loop keeps off the device, and bootstrap waits, while
   bootstrap.join();
   CHECK(used.load());
   CHECK(w.TurnUntil([] { return true; }));
+}
+
+TEST_CASE("quiet time: a call that hangs while memory is being given back is told once, by its GPU") {
+  Worker w;
+  FakeClock clock;
+  std::atomic<bool> given{false};
+  std::vector<std::string> told;
+  QuietTime quiet(w.device.get(), &w.deferred, w.doorbell.get(), &clock, [&](const absl::Status& s) { told.emplace_back(s.message()); });
+  w.device->PutAside([&] {
+    while (!given.load()) std::this_thread::yield();
+  });
+  CHECK(quiet.Holds(true));
+  clock.Advance(QuietTime::kLimit);
+  CHECK(quiet.Holds(true));
+  CHECK(told.empty());
+  clock.Advance(1);
+  for (int i = 0; i < 3; ++i) CHECK(quiet.Holds(true));
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].find("GPU 0") != std::string::npos);
+  CHECK(told[0].find("hangs") != std::string::npos);
+  given.store(true);
 }
 
 TEST_CASE("quiet time: whoever needs memory waits for it, and is told when the graphs do not rest") {
