@@ -25,12 +25,12 @@ cp "$suite" "$tmp/p/"
 cat > "$tmp/p/bin/weft" <<'S'
 #!/bin/sh
 [ -z "${NO_GPU:-}" ] || { echo '  "gpus": 0,'; exit 1; }
-case "$*" in *--json*) echo '  "gpus": 2,' ;; *) echo "all is well" ;; esac
+case "$*" in *--json*) echo "  \"gpus\": ${GPUS:-1}," ;; *) echo "all is well" ;; esac
 S
 cat > "$tmp/p/bin/weft-tests" <<S
 #!/bin/sh
 case "\$1" in
-  "[gpu]") [ "\$WEFT_TEST_GPUS" = 2 ] && echo "All tests passed (7 assertions in 3 test cases)" ;;
+  "[gpu]") [ "\$WEFT_TEST_GPUS" = 1 ] && echo "All tests passed (7 assertions in 3 test cases)" ;;
   "gpu daemons: *") echo "test cases: 2 | 1 passed | 1 failed"; echo "pipe \$CUDA_MPS_PIPE_DIRECTORY" > "$tmp/pipe"; exit 1 ;;
 esac
 S
@@ -55,7 +55,7 @@ read -r word && [ "\$word" = quit ] && kill "\$(cat "$tmp/mps")"
 S
 chmod +x "$tmp"/p/bin/* "$tmp"/path/*
 # Limits of this test's seconds, not of minutes.
-sed -i 's/^  part overlap-shm 30 /  part overlap-shm 1 /' "$tmp/p/run-gpu-suite"
+sed -i 's/part overlap-shm 30 /part overlap-shm 1 /' "$tmp/p/run-gpu-suite"
 unset OUT CUDA_MPS_PIPE_DIRECTORY
 export PATH="$tmp/path:/usr/bin:/bin"
 
@@ -81,6 +81,21 @@ expect '^run-gpu-suite: [0-9]+ s, 0 not ok$'
 grep -q copies "$tmp/said" && fail "--only runs more"
 "$tmp/p/run-gpu-suite" --list | grep -qE '^(random|kill):' && fail "the long parts are wanted only with --long"
 [ "$("$tmp/p/run-gpu-suite" --list --long | grep -cE '^(random|kill):')" = 2 ] || fail "--long lists no long parts"
+
+# Several GPUs: the other set, which --set also chooses; --only takes parts of both, each once.
+GPUS=2 "$tmp/p/run-gpu-suite" --out "$tmp/out" > "$tmp/said" 2>&1
+expect '^run-gpu-suite: 2 GPU.*, set multi,'
+expect '^edges-nccl \| exit code 0, '
+expect '^pipeline-shared \| exit code 0, '
+expect '^integration \| '
+grep -qE '^(gpu-tests|latency) \|' "$tmp/said" && fail "the set multi runs parts of base"
+[ "$("$tmp/p/run-gpu-suite" --list --set multi | grep -cE '^(edges-nccl|edges-ipc|kill-nccl|kill-ipc|integration):')" = 5 ] || fail "--set multi lists too little"
+"$tmp/p/run-gpu-suite" --list | grep -q '^edges' && fail "without a GPU the set is base"
+"$tmp/p/run-gpu-suite" --set other > /dev/null 2>&1 && fail "there is no set \"other\""
+GPUS=2 "$tmp/p/run-gpu-suite" --out "$tmp/out" --only edges-ipc,doctor,integration > "$tmp/said" 2>&1
+expect '^edges-ipc \| '
+expect '^doctor \| '
+[ "$(grep -c '^integration |' "$tmp/said")" = 1 ] || fail "a part of both sets should run once: $(cat "$tmp/said")"
 
 # A signal: everything ends with it, MPS too.
 cat > "$tmp/p/bin/weft-tests" <<S

@@ -8,6 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/device/cuda/environment.h"
+#include "common/device/cuda/fake/fake_kernels.h"
+#include "common/device/cuda/fake/fake_plugin.h"
 #include "common/device/cuda/library.h"
 
 namespace weft::bench {
@@ -21,6 +24,50 @@ std::string GpuOf(int i) {
   if (GpuDevice() != "cuda") return GpuDevice();
   const char* const gpus = getenv("WEFT_TEST_GPUS");
   return absl::StrCat("cuda:", i % (gpus == nullptr ? 1 : std::max(1, atoi(gpus))));
+}
+
+v1::Graph FanOut(const std::string& name, v1::Transport transport, uint64_t bytes, int edges, int in_flight, bool fresh) {
+  v1::Graph g;
+  g.set_name(name);
+  v1::Actor* source = g.add_actor();
+  source->set_name("source");
+  source->set_class_(fresh ? "std.Source" : "std.Constant");
+  source->set_worker("w0");
+  source->mutable_config()->set_dtype(v1::F32);
+  source->mutable_config()->set_shape(absl::StrCat("[", bytes / 4, "]"));
+  source->mutable_config()->set_fill(fresh ? "execution" : "3");
+  v1::Actor* sink = g.add_actor();
+  sink->set_name("sink");
+  sink->set_class_("std.Math");
+  sink->set_worker("w1");
+  v1::Node* make = g.add_node();
+  make->set_name("make");
+  make->set_actor("source");
+  make->set_method("make");
+  for (int i = 0; i < edges; ++i) {
+    v1::Node* peek = g.add_node();
+    peek->set_name(absl::StrCat("peek", i));
+    peek->set_actor("sink");
+    peek->set_method("peek");
+    peek->add_arg()->set_node("make");
+    v1::Edge* e = g.add_edge();
+    e->set_from("make");
+    e->set_to(peek->name());
+    e->set_transport(transport);
+  }
+  v1::Output* out = g.add_output();
+  out->set_name("first");
+  out->set_node(absl::StrCat("peek", edges - 1));
+  g.mutable_options()->set_max_in_flight(in_flight);
+  g.mutable_options()->set_prefetch_depth(1);
+  return g;
+}
+
+void CheckFanOut(const Steady& s, bool fresh) {
+  for (const ExecutionResult& r : s.results) {
+    const double want = fresh ? static_cast<double>(r.execution) : 3, got = ElementAsDouble(r.outputs.at("first"), 0);
+    if (got != want) throw std::runtime_error(absl::StrCat("execution ", r.execution, ": ", got, " came, not ", want));
+  }
 }
 
 Steady Run(Client* client, const v1::Graph& graph, int warm, int executions, bool discard_outputs) {
@@ -81,12 +128,23 @@ void Row(const std::string& what, const std::string& result, const std::string& 
 std::string Ms(double seconds) { return absl::StrFormat("%.3f ms", seconds * 1e3); }
 std::string Ratio(double r) { return absl::StrFormat("%.3f", r); }
 
+const CudaPlugin& Plugin() {
+  static const CudaPlugin* const plugin = []() -> const CudaPlugin* {
+    if (GpuDevice() != "cuda") {
+      auto* const fakes = new FakePlugin;
+      return new CudaPlugin(fakes->plugin(new FakeKernels(&fakes->cuda)));
+    }
+    auto loaded = LoadCudaPlugin("");
+    if (!loaded.ok()) throw std::runtime_error(std::string(loaded.status().message()));
+    return *loaded;
+  }();
+  return *plugin;
+}
+
 CudaDevice* BareDevice() {
   static CudaDevice* const device = [] {
-    setenv("CUDA_DEVICE_MAX_CONNECTIONS", getenv("CUDA_MPS_PIPE_DIRECTORY") == nullptr ? "32" : "8", 0);
-    auto plugin = LoadCudaPlugin("");
-    if (!plugin.ok()) throw std::runtime_error(std::string(plugin.status().message()));
-    auto made = CudaDevice::Create(**plugin, Clock::Real(), 0);
+    SetCudaEnvironment({});
+    auto made = CudaDevice::Create(Plugin(), Clock::Real(), 0);
     if (!made.ok()) throw std::runtime_error(std::string(made.status().message()));
     return made->release();
   }();

@@ -24,6 +24,11 @@ struct Steady {
   std::vector<ExecutionResult> results;  // of the measured ones
 };
 
+// `edges` edges from one producer on w0 to consumers on w1 that only look at the value, F32: each edge moves it once. Output "first" is an element of the last
+// one, which CheckFanOut checks: 3, or the execution's number with `fresh`, where the value is made anew for every execution.
+v1::Graph FanOut(const std::string& name, v1::Transport transport, uint64_t bytes, int edges, int in_flight, bool fresh = false);
+void CheckFanOut(const Steady& s, bool fresh = false);
+
 // Compiles the graph, runs `warm` + `executions` executions with as many in flight as it allows, tears it down. Throws std::runtime_error with
 // the driver's words.
 Steady Run(Client* client, const v1::Graph& graph, int warm, int executions, bool discard_outputs = false);
@@ -35,6 +40,8 @@ void Row(const std::string& what, const std::string& result, const std::string& 
 std::string Ms(double seconds);
 std::string Ratio(double r);
 
+// What the workers' libweft_cuda.so gives, loaded once; with fake-cuda fakes of it that run. Throws with words.
+const CudaPlugin& Plugin();
 // The GPU of this process, for bare measurements; throws without one.
 CudaDevice* BareDevice();
 
@@ -45,5 +52,7 @@ int Latency(int argc, char** argv);
 int Beside(int argc, char** argv);
 int Timeline(int argc, char** argv);
 int Pipeline(int argc, char** argv);
+int Edges(int argc, char** argv);
+int Kill(int argc, char** argv);
 
 }  // namespace weft::bench

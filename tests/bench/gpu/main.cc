@@ -15,6 +15,9 @@ int main(int argc, char** argv) {
   };
   static const Part kParts[] = {
       {"overlap", Overlap, "three senders and a receiver, overlap off, on, and with 4 in flight: [--transport shm|ipc|nccl] [--balanced]"},
+      {"edges", Edges,
+       "nccl or ipc edges against bare ncclSend and ncclRecv or peer copies: [--transport nccl|ipc] [--sizes 8,64k,64m,1g] [--launch stream|graph]"},
+      {"kill", Kill, "kill -9 of one of four workers during transfers: [--transport nccl|ipc|shm] [--rounds N] [--seconds S]"},
       {"copies", Copies, "bandwidth of ipc and shm edges against plain copies"},
       {"latency", Latency, "cost of an op in the loop, chains of small kernels, CPU -> GPU -> CPU"},
       {"timeline", Timeline, "predicted against measured periods, with calibrated costs"},

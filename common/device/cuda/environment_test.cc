@@ -1,0 +1,57 @@
+#include "common/device/cuda/environment.h"
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <string>
+
+namespace weft {
+namespace {
+
+std::string Env(const char* name) {
+  const char* const v = getenv(name);
+  return v == nullptr ? "(unset)" : v;
+}
+
+void Clear() {
+  for (const char* name : {"CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MODULE_LOADING", "NCCL_HOSTID", "NCCL_SOCKET_IFNAME",
+                           "NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD"}) {
+    unsetenv(name);
+  }
+}
+
+TEST_CASE("cuda environment: a GPU of one's own leaves NCCL alone; MPS leaves fewer queues") {
+  Clear();
+  SetCudaEnvironment({});
+  CHECK(Env("CUDA_DEVICE_MAX_CONNECTIONS") == "32");
+  CHECK(Env("CUDA_MODULE_LOADING") == "EAGER");
+  CHECK(Env("NCCL_HOSTID") == "(unset)");
+  CHECK(Env("NCCL_SOCKET_IFNAME") == "(unset)");
+  Clear();
+  setenv("CUDA_MPS_PIPE_DIRECTORY", "/nowhere", 1);
+  SetCudaEnvironment({});
+  CHECK(Env("CUDA_DEVICE_MAX_CONNECTIONS") == "8");
+}
+
+TEST_CASE("cuda environment: processes of one GPU are hosts of their own to NCCL, over loopback where the peers are here") {
+  Clear();
+  SetCudaEnvironment({.share_gpu = true, .name = "w3", .loopback = true});
+  CHECK(Env("NCCL_HOSTID") == "weft-w3");
+  CHECK(Env("NCCL_SOCKET_IFNAME") == "lo");
+  CHECK(Env("NCCL_NSOCKS_PERTHREAD") == "4");
+  Clear();
+  SetCudaEnvironment({.share_gpu = true, .name = "", .loopback = false});
+  CHECK(Env("NCCL_HOSTID").rfind("weft-", 0) == 0);
+  CHECK(Env("NCCL_SOCKET_IFNAME") == "(unset)");
+}
+
+TEST_CASE("cuda environment: what the user has set stands") {
+  Clear();
+  setenv("NCCL_SOCKET_IFNAME", "eth7", 1);
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "4", 1);
+  SetCudaEnvironment({.share_gpu = true, .name = "w0", .loopback = true});
+  CHECK(Env("NCCL_SOCKET_IFNAME") == "eth7");
+  CHECK(Env("CUDA_DEVICE_MAX_CONNECTIONS") == "4");
+}
+
+}  // namespace
+}  // namespace weft
