@@ -196,23 +196,28 @@ void RunBare(int processes, double seconds, const std::function<void(BareProcess
     }
     children.push_back(pid);
   }
+  const auto fail = [&](const std::string& why) {
+    if (board->done.load() < processes && board->failed.exchange(1) == 0) std::strncpy(board->problem, why.c_str(), sizeof board->problem - 1);
+  };
   // What has failed or is done ends by itself, but not where a call of CUDA or NCCL hangs.
   Nanos kill_at = deadline + 2 * kNanosPerSecond;
-  for (size_t i = 0; i < children.size(); ++i) {
-    const pid_t pid = children[i];
-    int status = 0;
-    while (waitpid(pid, &status, WNOHANG) == 0) {
-      const Nanos now = Clock::Real()->Now();
-      if (board->failed.load() != 0 || board->done.load() == processes) kill_at = std::min(kill_at, now + 3 * kNanosPerSecond);
-      if (now > kill_at) kill(pid, SIGKILL);
-      usleep(1000);
+  std::vector<bool> ended(children.size(), false);
+  while (std::find(ended.begin(), ended.end(), false) != ended.end()) {
+    const Nanos now = Clock::Real()->Now();
+    if (board->failed.load() != 0 || board->done.load() == processes) kill_at = std::min(kill_at, now + 3 * kNanosPerSecond);
+    if (now > kill_at) fail(absl::StrCat("no end within ", seconds, " s"));
+    for (size_t i = 0; i < children.size(); ++i) {
+      if (ended[i]) continue;
+      if (now > kill_at) kill(children[i], SIGKILL);
+      int status = 0;
+      if (waitpid(children[i], &status, WNOHANG) == 0) continue;
+      ended[i] = true;
+      if (status != 0) fail(absl::StrCat("process ", i, " ended with status ", status));
     }
-    if (status != 0 && board->done.load() < processes && board->failed.exchange(1) == 0) {
-      std::strncpy(board->problem, absl::StrCat("process ", i, " ended with status ", status).c_str(), sizeof board->problem - 1);
-    }
+    usleep(1000);
   }
   if (board->done.load() == processes) return;
-  throw std::runtime_error(absl::StrCat("bare: ", board->problem[0] != 0 ? board->problem : absl::StrCat("no end within ", seconds, " s")));
+  throw std::runtime_error(absl::StrCat("bare: ", board->problem));
 }
 
 }  // namespace weft::bench

@@ -11,12 +11,12 @@
 namespace weft::bench {
 namespace {
 
-constexpr double kLimit = 60;    // seconds for all processes of one kind of measurement
+constexpr double kLimit = 30;    // seconds for all processes of one kind of measurement
 constexpr int kMostSizes = 32;
 constexpr int kSlots = 2;        // values that lie ready, as weft's buffers with prefetch depth 1
 constexpr int kAhead = 8;        // transfers enqueued and not over
-constexpr double kRepeatFor = 1.0;  // seconds of repetitions of a chain, at most kMostChains of them
-constexpr int kMostChains = 40;
+constexpr double kRepeatFor = 0.5;  // seconds of repetitions of a chain, at most kMostChains of them
+constexpr int kMostChains = 200;
 
 struct Results {
   double seconds[kMostSizes];
@@ -94,7 +94,8 @@ int Rounds() { return SharesGpu(2) ? 3 : 5; }
 // A chain of hops on one process. Hop h (from 1) goes to process h % 2, which doubles the value; process 0 has it first and last.
 class Chain {
  public:
-  Chain(BareProcess* p, NcclCommHandle in, NcclCommHandle out) : p_(p), in_(in), out_(out), compute_(p->NewStream(false)), send_(p->NewStream(true)), recv_(p->NewStream(true)) {}
+  Chain(BareProcess* p, NcclCommHandle in, NcclCommHandle out)
+      : p_(p), in_(in), out_(out), compute_(p->NewStream(false)), send_(p->NewStream(true)), recv_(p->NewStream(true)) {}
 
   void SetBytes(uint64_t bytes) {
     bytes_ = bytes;

@@ -142,7 +142,7 @@ Settings Parse(int argc, char** argv) {
 
 void Bandwidth(Client* client, const std::string& what, v1::Transport transport, uint64_t bytes, double bare) {
   const int edges = bytes > 512 * kMiB ? 4 : 8;
-  const int executions = static_cast<int>(std::clamp(0.7 / (bare * edges), 4.0, 40.0));
+  const int executions = static_cast<int>(std::clamp(0.7 / (bare * edges), 4.0, 100.0));
   // Made anew each time, which costs a moment of the GPU's memory; not where the workers share the GPU.
   const bool fresh = !SharesGpu(2);
   const Steady s = Run(client, FanOut("edges", transport, bytes, edges, 4, fresh), 4, executions);
@@ -155,7 +155,7 @@ void Bandwidth(Client* client, const std::string& what, v1::Transport transport,
 }
 
 void Hop(Client* client, const std::string& what, v1::Transport transport, v1::Launch launch, uint64_t bytes, double bare) {
-  const int executions = static_cast<int>(std::clamp(0.7 / (std::max(bare, 1e-6) * kMany), 10.0, 60.0));
+  const int executions = static_cast<int>(std::clamp(0.7 / (std::max(bare, 1e-6) * kMany), 10.0, 200.0));
   const double many = ChainSeconds(client, bytes, kMany, transport, launch, executions);
   const double weft = (many - ChainSeconds(client, bytes, kFew, transport, launch, executions)) / (kMany - kFew);
   Row(absl::StrCat(what, ", ", SizeText(bytes), ", launch ", v1::Launch_Name(launch)),

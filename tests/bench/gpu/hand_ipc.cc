@@ -106,7 +106,7 @@ double HandIpcPeriod(int64_t rows, int warm, int iterations) {
   for (auto& sender : shared->flags) {
     for (Shared::Flag& f : sender) f.free = 1;
   }
-  RunBare(kSenders + 1, 60, [&](BareProcess& p) {
+  RunBare(kSenders + 1, 30, [&](BareProcess& p) {
     Process process(&p, shared, rows);
     if (p.rank() < kSenders) {
       process.Send(p.rank(), warm + iterations);

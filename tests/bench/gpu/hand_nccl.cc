@@ -98,7 +98,7 @@ class Hand {
 double HandNcclPeriod(int64_t rows, int warm, int iterations) {
   if (rows % 2 != 0 || iterations <= static_cast<int>(kAhead)) throw std::runtime_error("by hand: an even number of rows, and more than 4 iterations");
   Common<double> period;
-  RunBare(kSenders + 1, 60, [&](BareProcess& p) {
+  RunBare(kSenders + 1, 45, [&](BareProcess& p) {
     Hand hand(&p, rows);
     if (p.rank() < kSenders) {
       hand.Send(static_cast<size_t>(warm + iterations));
