@@ -21,6 +21,7 @@
 #include "common/channel/shm/hub.h"
 #include "common/device/cpu/cpu_device.h"
 #include "common/device/cuda/cuda_device.h"
+#include "common/device/cuda/environment.h"
 #include "worker/session/agent.h"
 #include "worker/session/deferred_free.h"
 #include "worker/session/quiet_time.h"
@@ -63,22 +64,6 @@ absl::StatusOr<int> ParseDevice(const std::string& device) {
   return absl::InvalidArgumentError(absl::StrCat("--device \"", device.substr(0, 40), "\" is not cpu, cuda, or cuda:INDEX"));
 }
 
-// What CUDA and NCCL read when they start. The user's own settings stand.
-void SetCudaEnvironment(const Flags& f) {
-  constexpr int kKeep = 0;
-  // As many hardware queues as there can be, so that lanes do not wait for each other (DESIGN: streams must fit them).
-  // Under MPS each of them costs every client memory of the server; with CUDA's own number several workers still start.
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", getenv("CUDA_MPS_PIPE_DIRECTORY") == nullptr ? "32" : "8", kKeep);
-  // All modules before the first transfer: loading one later waits for the device to be idle, and a receive may be waiting on it.
-  setenv("CUDA_MODULE_LOADING", "EAGER", kKeep);
-  if (!f.share_gpu) return;
-  // NCCL refuses two ranks on one GPU of one host; each under a host id of its own, they meet over sockets.
-  setenv("NCCL_HOSTID", absl::StrCat("weft-", f.name.empty() ? absl::StrCat(getpid()) : f.name).c_str(), kKeep);
-  if (f.data_address == "127.0.0.1" || f.data_address == "::1") setenv("NCCL_SOCKET_IFNAME", "lo", kKeep);
-  setenv("NCCL_SOCKET_NTHREADS", "4", kKeep);
-  setenv("NCCL_NSOCKS_PERTHREAD", "4", kKeep);
-}
-
 int Main(const Flags& f, const CudaLoader& load_cuda) {
   if (absl::Status s = SetUpLogging(f.name.empty() ? "worker" : f.name, f.log_level); !s.ok()) return Fail(kUsage, s);
   if (!f.name.empty()) {
@@ -118,7 +103,7 @@ int Main(const Flags& f, const CudaLoader& load_cuda) {
   CpuDevice cpu(Clock::Real(), doorbell->get());
   std::unique_ptr<CudaDevice> cuda;
   if (gpu) {
-    SetCudaEnvironment(f);
+    SetCudaEnvironment({f.share_gpu, f.name, f.data_address == "127.0.0.1" || f.data_address == "::1"});
     const absl::StatusOr<const CudaPlugin*> plugin = load_cuda(f.cuda_library);
     if (!plugin.ok()) return Fail(kUsage, absl::Status(plugin.status().code(), absl::StrCat("--device ", f.device, ": ", std::string(plugin.status().message()))));
     absl::StatusOr<std::unique_ptr<CudaDevice>> made = CudaDevice::Create(**plugin, Clock::Real(), *ordinal);
@@ -139,6 +124,7 @@ int Main(const Flags& f, const CudaLoader& load_cuda) {
   env.cuda = cuda.get();
   env.nccl_max_ctas = f.nccl_max_ctas;
   env.shares_gpu = f.share_gpu;
+  env.takes_turns = f.share_gpu && !UnderMps();
   if (const char* connections = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"); gpu && connections != nullptr) {
     (void)absl::SimpleAtoi(connections, &env.cuda_connections);  // what is no number CUDA ignores too
   }

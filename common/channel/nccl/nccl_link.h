@@ -48,6 +48,9 @@ class NcclLink {
     // The sender launches a large value only when the receiver has taken its announcement, and with it the place in its own order: a kernel that
     // waits for its peer holds the GPU, which costs most where workers share one. Adds the way from host to host to each such transfer.
     bool send_when_taken = false;
+    // The receiver takes a large value only when its stream has done all that is ahead. Where workers take turns on a GPU, a sender whose value
+    // nobody receives yet would use up a turn each round.
+    bool receive_alone = false;
   };
 
   // InvalidArgument names the link: not two ranks.

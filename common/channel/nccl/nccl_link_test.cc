@@ -154,6 +154,59 @@ TEST_CASE("nccl link: where workers share a GPU, a large value's kernel comes on
   CHECK(Until([&] { return IsReady(never); }));
 }
 
+TEST_CASE("nccl link: where workers take turns, a large value is taken when the stream has done what is ahead of it, a small one at once") {
+  TestGpu a, b;
+  LinkEnds ends(&a, &b, 7, 7, /*send_when_taken=*/true, /*receive_alone=*/true);
+  auto [large_s, large_r] = ends.Ports(NcclEdge(1, "[" + std::to_string(kLate) + "]"));
+  auto [small_s, small_r] = ends.Ports(NcclEdge(2, "[100]"));
+  for (int64_t k = 0; k < 4; ++k) {
+    Value large, small;
+    large.tensor = a.Upload(HostValue({kLate}, k));
+    small.tensor = a.Upload(HostValue({100}, k));
+    StreamGate gate;
+    gate.Hold(&b, ends.recv->stream.get());
+    const int64_t sends = a.fake.nccl.calls("Send"), receives = b.fake.nccl.calls("Recv");
+    const EventRef first = *large_s->Send(k, large, ends.send->stream.get());
+    REQUIRE(large_r->Poll(k) == PortState::kReady);
+    Value out, other;
+    const EventRef got = *large_r->Recv(k, b.Buffer(v1::F32, {kLate}), &out, ends.recv->stream.get());
+    for (int i = 0; i < 100; ++i) CHECK_FALSE(AllReady({first, got}));
+    CHECK_FALSE(got->Queued());  // so the loop issues nothing behind it
+    CHECK(large_r->WaitsFor() == "w0 to send execution " + std::to_string(k));
+    CHECK(a.fake.nccl.calls("Send") == sends);
+    CHECK(b.fake.nccl.calls("Recv") == receives);
+    gate.Open();
+    REQUIRE(Until([&] { return AllReady({first, got}); }));
+    CHECK(BitEqual(b.Download(out.tensor), HostValue({kLate}, k)));
+
+    StreamGate next;
+    next.Hold(&b, ends.recv->stream.get());
+    const EventRef second = *small_s->Send(k, small, ends.send->stream.get());
+    REQUIRE(small_r->Poll(k) == PortState::kReady);
+    const EventRef rest = *small_r->Recv(k, b.Buffer(v1::F32, {100}), &other, ends.recv->stream.get());
+    REQUIRE(Until([&] { return rest->Queued(); }));
+    CHECK_FALSE(IsReady(rest));
+    next.Open();
+    REQUIRE(Until([&] { return AllReady({second, rest}); }));
+    CHECK(BitEqual(b.Download(other.tensor), HostValue({100}, k)));
+  }
+  // A sender that dies before the receiver is at it, and a port that goes meanwhile.
+  StreamGate gate;
+  gate.Hold(&b, ends.recv->stream.get());
+  Value large;
+  large.tensor = a.Upload(HostValue({kLate}, 9));
+  const EventRef never = *large_s->Send(4, large, ends.send->stream.get());
+  REQUIRE(large_r->Poll(4) == PortState::kReady);
+  Value out;
+  const EventRef not_got = *large_r->Recv(4, b.Buffer(v1::F32, {kLate}), &out, ends.recv->stream.get());
+  CHECK_FALSE(IsReady(not_got));
+  large_r = nullptr;
+  ends.send->link->Close(absl::UnavailableError("w1 is gone"));
+  ends.recv->link->Close(absl::UnavailableError("w0 is gone"));
+  gate.Open();
+  CHECK(Until([&] { return AllReady({never, not_got}); }));
+}
+
 TEST_CASE("nccl link: a control edge's announcement comes after all that is ahead of it on its stream") {
   TestGpu a, b;
   LinkEnds ends(&a, &b);

@@ -14,9 +14,11 @@ namespace weft {
 
 class NcclRecvPort::Receiving : public NcclTransfer {
  public:
+  // `untold`: the port of the announcement that is still to be given back, at launch; nullptr: none.
   Receiving(const std::shared_ptr<NcclLink>& link, const ShmEdgeSpec& edge, int64_t execution, Stream* stream, const NcclAnnouncement& a,
-            Tensor buffer, Value* out)
+            Tensor buffer, Value* out, RecvPort* untold)
       : NcclTransfer(link, edge, execution, stream),
+        untold_(untold),
         trial_(a.header.error_code != 0),
         bytes_(a.header.bytes),
         has_status_((a.flags & NcclAnnouncement::kHasStatus) != 0),
@@ -27,7 +29,13 @@ class NcclRecvPort::Receiving : public NcclTransfer {
   }
 
  private:
+  Turn MyTurn() override {
+    const Turn turn = NcclTransfer::MyTurn();
+    return turn == Turn::kLaunch && untold_ != nullptr && !device()->IsIdle(stream()->native()) ? Turn::kWait : turn;
+  }
+
   absl::Status Launch() override {
+    if (untold_ != nullptr) untold_->Release(execution());
     return CallNccl(trial_ ? "the trial" : "receiving", [this](NcclApi* api, NcclCommHandle comm) {
       void* const s = stream()->native();
       if (trial_) return api->Recv(scratch().trial(), NcclLink::kTrialBytes, kNcclUint8, 0, comm, s);
@@ -54,6 +62,7 @@ class NcclRecvPort::Receiving : public NcclTransfer {
     out_->error = EdgeError(edge(), execution(), s);
   }
 
+  RecvPort* const untold_;  // not used after Cancel
   const bool trial_;
   const uint64_t bytes_;
   const bool has_status_;
@@ -81,7 +90,7 @@ PortState NcclRecvPort::Poll(int64_t execution) {
   return link_->comm()->cause().ok() ? header_port_->Poll(execution) : PortState::kClosed;
 }
 
-absl::StatusOr<NcclAnnouncement> NcclRecvPort::Take(int64_t execution, const Tensor& buffer) {
+absl::StatusOr<NcclAnnouncement> NcclRecvPort::Take(int64_t execution, const Tensor& buffer, bool* late) {
   Value head;
   WEFT_ASSIGN_OR_RETURN(const EventRef came, header_port_->Recv(execution, Tensor(), &head, nullptr));
   if (!IsReady(came)) return absl::InternalError("its announcement is not there, though the host channel said so");
@@ -95,7 +104,8 @@ absl::StatusOr<NcclAnnouncement> NcclRecvPort::Take(int64_t execution, const Ten
     std::memcpy(static_cast<void*>(&a), head.tensor.data(), head.tensor.bytes());
     if (a.header.error_code != 0 && head.tensor.bytes() != sizeof a) s = absl::DataLossError("its announcement has an error without its texts");
   }
-  header_port_->Release(execution);
+  *late = s.ok() && link_->options_.receive_alone && a.header.error_code == 0 && a.header.bytes >= NcclLink::kLateBytes;
+  if (!*late) header_port_->Release(execution);
   WEFT_RETURN_IF_ERROR(s);
   const MessageHeader& h = a.header;
   WEFT_RETURN_IF_ERROR(CheckHeader(h, link_->options_.plan_hash, edge_.edge, execution, sequence_++, edge_.spec));
@@ -122,7 +132,8 @@ absl::StatusOr<EventRef> NcclRecvPort::Recv(int64_t execution, const Tensor& buf
     out->error = error;
     return EventRef();
   };
-  const absl::StatusOr<NcclAnnouncement> a = Take(execution, buffer);
+  bool late = false;
+  const absl::StatusOr<NcclAnnouncement> a = Take(execution, buffer, &late);
   if (!a.ok()) return fail(a.status());
   out->error = ErrorOf(a->header);
   const bool trial = execution == kTrialExecution && out->error != nullptr;
@@ -149,7 +160,7 @@ absl::StatusOr<EventRef> NcclRecvPort::Recv(int64_t execution, const Tensor& buf
     if (!cleared.ok()) return fail(cleared.status());
     return cleared;
   }
-  auto receiving = std::make_shared<Receiving>(link_, edge_, execution, stream, *a, buffer, out);
+  auto receiving = std::make_shared<Receiving>(link_, edge_, execution, stream, *a, buffer, out, late ? header_port_.get() : nullptr);
   if (trial) link_->options_.scratch->last_trial = receiving;
   while (!outstanding_.empty() && (outstanding_.front().expired() || outstanding_.front().lock()->over())) outstanding_.pop_front();
   outstanding_.push_back(receiving);

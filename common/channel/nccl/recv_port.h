@@ -29,8 +29,9 @@ class NcclRecvPort : public RecvPort {
  private:
   class Receiving;
 
-  // What is announced, or why the link cannot go on.
-  absl::StatusOr<NcclAnnouncement> Take(int64_t execution, const Tensor& buffer);
+  // What is announced, or why the link cannot go on. The sender is told that it is taken unless `*late`, which is set for what is to be received
+  // later.
+  absl::StatusOr<NcclAnnouncement> Take(int64_t execution, const Tensor& buffer, bool* late);
 
   const std::shared_ptr<NcclLink> link_;
   const ShmEdgeSpec edge_;

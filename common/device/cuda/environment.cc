@@ -2,15 +2,26 @@
 
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdlib>
+#include <string>
 
 namespace weft {
+namespace {
+
+// Of NCCL's chunks over sockets where workers share a GPU.
+constexpr int64_t kSharedChunkBytes = int64_t{8} << 20;
+constexpr int64_t kChunksOfBuffer = 8;  // NCCL's own number
+
+}  // namespace
+
+bool UnderMps() { return getenv("CUDA_MPS_PIPE_DIRECTORY") != nullptr; }
 
 void SetCudaEnvironment(const CudaEnvironment& e) {
   constexpr int kKeep = 0;
   // As many hardware queues as there can be, so that lanes do not wait for each other (DESIGN: streams must fit them).
   // Under MPS each of them costs every client memory of the server; with CUDA's own number several workers still start.
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", getenv("CUDA_MPS_PIPE_DIRECTORY") == nullptr ? "32" : "8", kKeep);
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", UnderMps() ? "8" : "32", kKeep);
   // All modules before the first transfer: loading one later waits for the device to be idle, and a receive may be waiting on it.
   setenv("CUDA_MODULE_LOADING", "EAGER", kKeep);
   if (!e.share_gpu) return;
@@ -18,6 +29,10 @@ void SetCudaEnvironment(const CudaEnvironment& e) {
   if (e.loopback) setenv("NCCL_SOCKET_IFNAME", "lo", kKeep);
   setenv("NCCL_SOCKET_NTHREADS", "4", kKeep);
   setenv("NCCL_NSOCKS_PERTHREAD", "4", kKeep);
+  // In its turn on the GPU a sender can go on for as long as NCCL's buffers have room, which by default is a MiB a channel; with these most of a
+  // large value leaves in one turn.
+  setenv("NCCL_P2P_NET_CHUNKSIZE", std::to_string(kSharedChunkBytes).c_str(), kKeep);
+  setenv("NCCL_BUFFSIZE", std::to_string(kChunksOfBuffer * kSharedChunkBytes).c_str(), kKeep);
 }
 
 }  // namespace weft

@@ -14,6 +14,10 @@ struct CudaEnvironment {
   bool loopback = true;
 };
 
+// Whether CUDA MPS serves this process, as its environment says: then the work of several processes is on a GPU at the same time, which otherwise
+// they use in turns.
+bool UnderMps();
+
 // Sets it for this process, before the first call of CUDA and while it has one thread. The user's own settings stand.
 void SetCudaEnvironment(const CudaEnvironment& e);
 

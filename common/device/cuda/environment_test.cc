@@ -14,7 +14,7 @@ std::string Env(const char* name) {
 
 void Clear() {
   for (const char* name : {"CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MODULE_LOADING", "NCCL_HOSTID", "NCCL_SOCKET_IFNAME",
-                           "NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD"}) {
+                           "NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD", "NCCL_P2P_NET_CHUNKSIZE", "NCCL_BUFFSIZE"}) {
     unsetenv(name);
   }
 }
@@ -30,6 +30,9 @@ TEST_CASE("cuda environment: a GPU of one's own leaves NCCL alone; MPS leaves fe
   setenv("CUDA_MPS_PIPE_DIRECTORY", "/nowhere", 1);
   SetCudaEnvironment({});
   CHECK(Env("CUDA_DEVICE_MAX_CONNECTIONS") == "8");
+  CHECK(UnderMps());
+  Clear();
+  CHECK_FALSE(UnderMps());
 }
 
 TEST_CASE("cuda environment: processes of one GPU are hosts of their own to NCCL, over loopback where the peers are here") {
@@ -38,6 +41,8 @@ TEST_CASE("cuda environment: processes of one GPU are hosts of their own to NCCL
   CHECK(Env("NCCL_HOSTID") == "weft-w3");
   CHECK(Env("NCCL_SOCKET_IFNAME") == "lo");
   CHECK(Env("NCCL_NSOCKS_PERTHREAD") == "4");
+  // NCCL cuts the chunks down to an eighth of its buffers.
+  CHECK(std::stoll(Env("NCCL_BUFFSIZE")) == 8 * std::stoll(Env("NCCL_P2P_NET_CHUNKSIZE")));
   Clear();
   SetCudaEnvironment({.share_gpu = true, .name = "", .loopback = false});
   CHECK(Env("NCCL_HOSTID").rfind("weft-", 0) == 0);
