@@ -87,6 +87,7 @@ Steady Run(Client* client, const v1::Graph& graph, int warm, int executions, boo
   std::deque<ClientSession::Handle> flying;
   Steady out;
   int64_t first = 0, begin = 0, end = 0;
+  std::vector<double> between;
   int submitted = 0, taken = 0;
   const int total = warm + executions;
   while (taken < total) {
@@ -104,11 +105,13 @@ Steady Run(Client* client, const v1::Graph& graph, int warm, int executions, boo
     if (taken == 1) first = r->admitted_ns;
     if (taken == warm) begin = r->done_ns;
     if (taken == executions) out.first_s = static_cast<double>(r->done_ns - first) * 1e-9;
+    if (taken > std::max(warm, 1)) between.push_back(static_cast<double>(r->done_ns - end) * 1e-9);
     end = r->done_ns;
     if (taken > warm) out.results.push_back(*std::move(r));
   }
   if (warm == 0) begin = first;
   out.period_s = static_cast<double>(end - begin) * 1e-9 / executions;
+  out.typical_s = Median(between);
   check((*session)->Close(60));
   session->reset();
   check(client->Teardown(graph.name()));

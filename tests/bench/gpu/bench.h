@@ -20,6 +20,7 @@ std::string GpuOf(int i);
 
 struct Steady {
   double period_s = 0;     // seconds an execution, after warm-up
+  double typical_s = 0;    // the median time from one result to the next
   double first_s = 0;      // of the first `executions`, warm-up included
   std::vector<ExecutionResult> results;  // of the measured ones
 };

@@ -14,38 +14,77 @@
 namespace weft::bench {
 namespace {
 
-// Seconds of a plain copy, median of several; `host`: from page-locked memory.
-double PlainCopy(uint64_t bytes, bool host) {
-  CudaDevice* const d = BareDevice();
-  const auto to = d->Allocate(bytes);
-  const auto from = host ? d->AllocateHost(bytes) : d->Allocate(bytes);
-  if (!to.ok() || !from.ok()) throw std::runtime_error("no memory for a plain copy");
-  if (host) std::memset(from->get(), 1, bytes);
+constexpr int kEdges = 8;
+// How fast a copy within a GPU is depends on where the two buffers lie, by up to a quarter: that is another place each time.
+constexpr int kPlacements = 5;
+
+// Seconds of a copy from one buffer to each of the others, one after the other, median of several.
+double CopySeconds(CudaDevice* d, const std::shared_ptr<void>& from, const std::vector<std::shared_ptr<void>>& to, uint64_t bytes) {
   const auto stream = *d->NewStream(v1::LANE_COPY);
   std::vector<double> times;
-  const int copies = host ? 1 : 8;
   for (int i = 0; i < 9; ++i) {
     d->api()->StreamSynchronize(stream->native());
     const Nanos begin = Clock::Real()->Now();
-    for (int k = 0; k < copies; ++k) d->api()->MemcpyAsync(to->get(), from->get(), bytes, stream->native());
+    for (const auto& t : to) d->api()->MemcpyAsync(t.get(), from.get(), bytes, stream->native());
     d->api()->StreamSynchronize(stream->native());
-    times.push_back(ToSeconds(Clock::Real()->Now() - begin) / copies);
+    times.push_back(ToSeconds(Clock::Real()->Now() - begin) / static_cast<double>(to.size()));
   }
   return Median(times);
 }
 
-void Ipc(uint64_t mib, bool mps, double plain) {
+std::shared_ptr<void> Take(absl::StatusOr<std::shared_ptr<void>> memory) {
+  if (!memory.ok()) throw std::runtime_error(absl::StrCat("no memory for a plain copy: ", std::string(memory.status().message())));
+  return *std::move(memory);
+}
+
+double PlainHostCopy(uint64_t bytes) {
+  CudaDevice* const d = BareDevice();
+  const std::shared_ptr<void> from = Take(d->AllocateHost(bytes));
+  std::memset(from.get(), 1, bytes);
+  return CopySeconds(d, from, {Take(d->Allocate(bytes))}, bytes);
+}
+
+// One for each place.
+std::vector<double> PlainCopies(uint64_t bytes) {
+  CudaDevice* const d = BareDevice();
+  std::vector<double> times;
+  std::vector<std::shared_ptr<void>> earlier;
+  for (int i = 0; i < kPlacements; ++i) {
+    earlier.push_back(Take(d->Allocate((uint64_t{64} << 20) * static_cast<uint64_t>(2 * i + 1))));
+    const std::shared_ptr<void> from = Take(d->Allocate(bytes));
+    std::vector<std::shared_ptr<void>> to;
+    for (int k = 0; k < kEdges; ++k) to.push_back(Take(d->Allocate(bytes)));
+    times.push_back(CopySeconds(d, from, to, bytes));
+    earlier.push_back(from);
+    earlier.push_back(to.front());
+  }
+  return times;
+}
+
+std::string Range(const std::vector<double>& times) {
+  const auto [least, most] = std::minmax_element(times.begin(), times.end());
+  return times.size() < 2 ? "" : absl::StrFormat(", %.3f to %.3f", *least * 1e3, *most * 1e3);
+}
+
+void Ipc(uint64_t mib, bool mps, const std::vector<double>& plain_copies) {
   const uint64_t bytes = mib << 20;
-  constexpr int kEdges = 8;
   Daemons cluster({"h0", "h0"}, "h0", {GpuOf(0), GpuOf(1)});
   const auto client = cluster.Dial();
-  const Steady s = Run(client.get(), FanOut("ipc", v1::IPC, bytes, kEdges, 4), 4, 16);
-  CheckFanOut(s);
-  const double weft = s.period_s / kEdges;
+  std::vector<double> edges;
+  for (size_t i = 0; i < plain_copies.size(); ++i) {
+    // A graph that stays keeps the next one's memory from being where the last one's was.
+    const absl::Status stays = client->Compile(FanOut(absl::StrCat("stays", i), v1::IPC, (uint64_t{64} << 20) * (2 * i + 1), 1, 1), {}).status();
+    if (!stays.ok()) throw std::runtime_error(std::string(stays.message()));
+    const Steady s = Run(client.get(), FanOut("ipc", v1::IPC, bytes, kEdges, 4), 4, 16);
+    CheckFanOut(s);
+    edges.push_back(s.period_s / kEdges);
+  }
+  const double weft = Median(edges), plain = Median(plain_copies);
   // Within a GPU, where a copy of few bytes lives in its cache, and time slices cost both.
   const bool between = !SharesGpu(2), marked = between || mib >= (mps ? 225 : 900);
   Row(absl::StrCat("ipc copy, ", mib, " MiB", between ? " between GPUs" : "", mps ? ", MPS" : ""),
-      absl::StrFormat("%s (%.0f GB/s), plain %s (%.0f GB/s): %.1f %%", Ms(weft), bytes / weft * 1e-9, Ms(plain), bytes / plain * 1e-9, plain / weft * 100),
+      absl::StrFormat("%s (%.0f GB/s%s), plain %s (%.0f GB/s%s): %.1f %%", Ms(weft), bytes / weft * 1e-9, Range(edges), Ms(plain), bytes / plain * 1e-9,
+                      Range(plain_copies), plain / weft * 100),
       marked ? ">= 95 %" : "", marked ? plain / weft >= 0.95 : -1);
 }
 
@@ -81,7 +120,7 @@ void HostToDevice(uint64_t mib) {
   }
   check(client->Teardown(g.name()));
   if (times.empty()) throw std::runtime_error("no copy was traced");
-  const double weft = Median(times), plain = PlainCopy(bytes, true);
+  const double weft = Median(times), plain = PlainHostCopy(bytes);
   Row(absl::StrCat("host to device over shm, ", mib, " MiB"),
       absl::StrFormat("%s (%.1f GB/s), plain pinned %s (%.1f GB/s): %.1f %%", Ms(weft), bytes / weft * 1e-9, Ms(plain), bytes / plain * 1e-9,
                       plain / weft * 100),
@@ -109,7 +148,7 @@ int Copies(int argc, char** argv) {
     for (const uint64_t mib : sizes) bytes.push_back(mib << 20);
     plain = BareIpcCopies(bytes);
   }
-  for (const uint64_t mib : sizes) Ipc(mib, mps, SharesGpu(2) ? PlainCopy(mib << 20, false) : plain.at(mib << 20));
+  for (const uint64_t mib : sizes) Ipc(mib, mps, SharesGpu(2) ? PlainCopies(mib << 20) : std::vector<double>{plain.at(mib << 20)});
   if (host) HostToDevice(256);
   return 0;
 }
