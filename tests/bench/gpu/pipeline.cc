@@ -191,7 +191,8 @@ void RunSchedule(Client* client, const Settings& s, int m, const std::string& na
     if (better) p = std::move(two);
   }
   const SimResult& predicted = p.predicted;
-  const double period = Run(client, p.graph, 2, s.executions, true).period_s;
+  const Steady run = Run(client, p.graph, 2, s.executions, true);
+  const double period = s.in_flight == 1 ? run.typical_s : run.period_s;  // costs are medians
   const double ratio = period / predicted.seconds_per_execution;
   double busy = 0;
   for (const Nanos b : predicted.busy) busy += ToSeconds(b) / s.executions / s.stages;
@@ -241,18 +242,23 @@ int Pipeline(int argc, char** argv) {
   const auto client = cluster.Dial();
   std::printf("%d layers of %ld features, %ld rows a microbatch, %s; %d executions, %d in flight\n", s.layers, static_cast<long>(s.width),
               static_cast<long>(s.rows), v1::DType_Name(s.dtype).c_str(), s.executions, s.in_flight);
+  const Nanos began = Clock::Real()->Now();
+  const auto passed = [&] { return ToSeconds(Clock::Real()->Now() - began); };
+  // One stage a worker and two, backwards split and whole; what a call takes does not depend on how many there are.
+  Measured costs;
+  for (const char* name : {"gpipe", "zb-h1", "interleaved-1f1b", "zbv"})
+    Calibrate(client.get(), Graph(Schedule(name, s, *std::min_element(s.microbatches.begin(), s.microbatches.end()), nullptr), s), &costs);
+  for (const auto& [kind, seconds] : costs.compute) {
+    if (kind.second > 0) std::printf("  %s of %d layers: %s\n", kind.first.c_str(), kind.second, Ms(seconds).c_str());
+  }
+  std::printf("  a value to another worker: %s, %s until it is read, %s to read; measured in %.1f s\n", Ms(costs.transfer).c_str(), Ms(costs.latency).c_str(),
+              Ms(costs.read).c_str(), passed());
   for (const int m : s.microbatches) {
-    // One stage a worker and two, backwards split and whole.
-    Measured costs;
-    for (const char* name : {"gpipe", "zb-h1", "interleaved-1f1b", "zbv"})
-      Calibrate(client.get(), Graph(Schedule(name, s, m, nullptr), s), &costs);
-    for (const auto& [kind, seconds] : costs.compute) {
-      if (kind.second > 0) std::printf("  %s of %d layers: %s\n", kind.first.c_str(), kind.second, Ms(seconds).c_str());
-    }
-    std::printf("  a value to another worker: %s, %s until it is read, %s to read\n", Ms(costs.transfer).c_str(), Ms(costs.latency).c_str(),
-                Ms(costs.read).c_str());
     std::map<std::string, double> measured;
-    for (const std::string& name : s.schedules) RunSchedule(client.get(), s, m, name, costs, &measured);
+    for (const std::string& name : s.schedules) {
+      RunSchedule(client.get(), s, m, name, costs, &measured);
+      std::printf("  after %.1f s\n", passed());
+    }
     if (measured.count("auto") == 0 || measured.size() < 2) continue;
     std::string best;
     for (const auto& [name, seconds] : measured) {
