@@ -179,10 +179,10 @@ int Edges(int argc, char** argv) {
 
   Daemons cluster({"h0", "h0"}, "h0", {GpuOf(0), GpuOf(1)});
   const auto client = cluster.Dial();
-  for (const v1::Launch launch : s.launches) {
-    for (const uint64_t bytes : s.small) Hop(client.get(), what, s.transport, launch, bytes, hops[launch][bytes]);
-  }
   for (const uint64_t bytes : s.large) Bandwidth(client.get(), what, s.transport, bytes, bare.at(bytes));
+  for (const uint64_t bytes : s.small) {
+    for (const v1::Launch launch : s.launches) Hop(client.get(), what, s.transport, launch, bytes, hops[launch][bytes]);
+  }
   return 0;
 }
 

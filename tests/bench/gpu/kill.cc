@@ -161,89 +161,127 @@ Settings Parse(int argc, char** argv) {
   return s;
 }
 
-}  // namespace
+class Rounds {
+ public:
+  explicit Rounds(const Settings& s)
+      : settings_(s), cluster_(std::vector<std::string>(kWorkers, "h0"), "h0", Devices(s)), client_(cluster_.Dial()), watcher_(cluster_.Dial()) {}
 
-int Kill(int argc, char** argv) {
-  const Settings s = Parse(argc, argv);
-  std::vector<std::string> devices;
-  for (int i = 0; i < kWorkers; ++i) devices.push_back(s.transport == v1::SHM ? "cpu" : GpuOf(i));
-  Daemons cluster(std::vector<std::string>(kWorkers, "h0"), "h0", devices);
-  const auto client = cluster.Dial(), watcher = cluster.Dial();
-  std::mt19937 random(1);
-  std::vector<double> told, failed, gone, three, four;
-  const Nanos began = Clock::Real()->Now();
-  double longest = 0;
-  for (int round = 0; round < s.rounds && (round == 0 || Since(began) + longest < s.seconds); ++round) {
-    const Nanos round_began = Clock::Real()->Now();
-    const int victim = static_cast<int>(random() % kWorkers);
-    const double into_s = 0.05 + static_cast<double>(random() % 100000) * 1e-6;
-    std::vector<int> all, rest;
+  void Run() {
+    const Nanos began = Clock::Real()->Now();
+    double longest = 0;
+    for (int round = 0; round < settings_.rounds && (round == 0 || Since(began) + longest < settings_.seconds); ++round) {
+      const Nanos round_began = Clock::Real()->Now();
+      Round(round);
+      longest = std::max(longest, Since(round_began));
+    }
+    (void)OnFour("last");
+  }
+
+  void Report() const {
+    Row("error at the client", told_, 1);
+    Row("failed on all others", failed_, 1);
+    Row("aborted and removed on all others", gone_, 0);
+    Row("next good execution, on three", three_, 0);
+    Row("next good execution, on four, one started anew", four_, 0);
+  }
+
+ private:
+  static std::vector<std::string> Devices(const Settings& s) {
+    std::vector<std::string> devices;
+    for (int i = 0; i < kWorkers; ++i) devices.push_back(s.transport == v1::SHM ? "cpu" : GpuOf(i));
+    return devices;
+  }
+
+  // A graph of all four that has given a first result. After a round this is where they do so again.
+  std::unique_ptr<Feed> OnFour(const std::string& name) {
+    Client::CompileOptions compile;
+    compile.trace = false;
+    Check(client_->Compile(Ring(name, {0, 1, 2, 3}, settings_), compile).status());
+    auto feed = std::make_unique<Feed>(client_.get(), name, 8);
+    Check(feed->Step());
+    if (killed_ > 0) four_.push_back(Since(killed_));
+    return feed;
+  }
+
+  void Round(int round) {
+    const int victim = static_cast<int>(random_() % kWorkers);
+    const double into_s = 0.05 + static_cast<double>(random_() % 100000) * 1e-6;
+    std::vector<int> rest;
     std::set<std::string> others;
     for (int w = 0; w < kWorkers; ++w) {
-      all.push_back(w);
       if (w == victim) continue;
       rest.push_back(w);
       others.insert(absl::StrCat("w", w));
     }
-    const std::string name = absl::StrCat("ring", round), pid = absl::StrCat("(pid ", cluster.worker_pid(victim), ")");
-    Client::CompileOptions compile;
-    compile.trace = false;
-    Check(client->Compile(Ring(name, all, s), compile).status());
-    auto feed = std::make_unique<Feed>(client.get(), name, 8);
-    Check(feed->Step());
+    const std::string name = absl::StrCat("ring", round), three = absl::StrCat("three", round);
+    const std::string pid = absl::StrCat("(pid ", cluster_.worker_pid(victim), ")");
+    auto feed = OnFour(name);
     for (const Nanos from = Clock::Real()->Now(); Since(from) < into_s;) Check(feed->Step());
 
-    const Nanos killed = Clock::Real()->Now();
-    cluster.SignalWorker(victim, SIGKILL);
+    killed_ = Clock::Real()->Now();
+    cluster_.SignalWorker(victim, SIGKILL);
     Others seen;
-    std::string problem;
+    std::string problem, failure;
     std::thread watch([&] {
       try {
-        seen = WatchOthers(watcher.get(), name, others, killed);
+        seen = WatchOthers(watcher_.get(), name, others, killed_);
       } catch (const std::exception& e) {
         problem = e.what();
       }
     });
-    std::string failure;
     try {
       absl::Status error;
       while (error.ok()) error = feed->Step();
-      told.push_back(Since(killed));
+      told_.push_back(Since(killed_));
       if (std::string(error.message()).find(pid) == std::string::npos) {
         throw std::runtime_error(absl::StrCat("the error does not name w", victim, " ", pid, ": ", std::string(error.message())));
       }
       feed.reset();
-      RunOne(client.get(), Ring(absl::StrCat("three", round), rest, s));
-      three.push_back(Since(killed));
+      RunOne(client_.get(), Ring(three, rest, settings_));
+      three_.push_back(Since(killed_));
     } catch (const std::exception& e) {
       failure = e.what();
     }
     watch.join();
     if (!failure.empty() || !problem.empty()) throw std::runtime_error(absl::StrCat("round ", round, ": ", failure, failure.empty() ? "" : "; ", problem));
-    failed.push_back(seen.failed);
-    gone.push_back(seen.gone);
-    cluster.KillWorker(victim);  // reaps it
-    cluster.StartWorker(victim);
-    cluster.AwaitWorkers();
-    RunOne(client.get(), Ring(absl::StrCat("four", round), all, s));
-    four.push_back(Since(killed));
-    for (const char* graph : {"three", "four"}) Check(client->Teardown(absl::StrCat(graph, round)));
-    std::printf("round %d: w%d killed %.0f ms into it: client %.1f ms, others failed %.1f ms, gone %.1f ms, good on three %.1f ms, on four %.1f ms\n", round,
-                victim, into_s * 1e3, told.back() * 1e3, failed.back() * 1e3, gone.back() * 1e3, three.back() * 1e3, four.back() * 1e3);
+    failed_.push_back(seen.failed);
+    gone_.push_back(seen.gone);
+    std::printf("round %d: w%d killed %.0f ms into it: client %.1f ms, others failed %.1f ms, gone %.1f ms, good on three %.1f ms\n", round, victim,
+                into_s * 1e3, told_.back() * 1e3, failed_.back() * 1e3, gone_.back() * 1e3, three_.back() * 1e3);
     std::fflush(stdout);
-    longest = std::max(longest, Since(round_began));
+    cluster_.KillWorker(victim);  // reaps it
+    cluster_.StartWorker(victim);
+    cluster_.AwaitWorkers();
+    Check(client_->Teardown(three));
   }
-  const auto row = [&](const char* what, const std::vector<double>& times, double mark) {
+
+  void Row(const char* what, const std::vector<double>& times, double mark) const {
+    if (times.empty()) return;
     const double worst = *std::max_element(times.begin(), times.end());
-    Row(absl::StrCat("kill -9 over ", v1::Transport_Name(s.transport), ": ", what),
-        absl::StrFormat("median %.1f ms, worst %.1f ms of %d", Median(times) * 1e3, worst * 1e3, static_cast<int>(times.size())),
-        mark > 0 ? absl::StrFormat("<= %.0f s", mark) : "", mark > 0 ? worst <= mark : -1);
-  };
-  row("error at the client", told, 1);
-  row("failed on all others", failed, 1);
-  row("aborted and removed on all others", gone, 0);
-  row("next good execution, on three", three, 0);
-  row("next good execution, on four, one started anew", four, 0);
+    bench::Row(absl::StrCat("kill -9 over ", v1::Transport_Name(settings_.transport), ": ", what),
+               absl::StrFormat("median %.1f ms, worst %.1f ms of %d", Median(times) * 1e3, worst * 1e3, static_cast<int>(times.size())),
+               mark > 0 ? absl::StrFormat("<= %.0f s", mark) : "", mark > 0 ? worst <= mark : -1);
+  }
+
+  const Settings settings_;
+  Daemons cluster_;
+  const std::unique_ptr<Client> client_, watcher_;
+  std::mt19937 random_{1};
+  Nanos killed_ = 0;
+  std::vector<double> told_, failed_, gone_, three_, four_;
+};
+
+}  // namespace
+
+int Kill(int argc, char** argv) {
+  Rounds rounds(Parse(argc, argv));
+  try {
+    rounds.Run();
+  } catch (...) {
+    rounds.Report();  // what was measured until then
+    throw;
+  }
+  rounds.Report();
   return 0;
 }
 
