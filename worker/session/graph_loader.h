@@ -16,6 +16,7 @@
 #include "common/channel/doorbell.h"
 #include "common/channel/shm/hub.h"
 #include "common/comm/gloo/gloo_mesh.h"
+#include "common/comm/nccl/nccl_comm.h"
 #include "common/device/cuda/cuda_device.h"
 #include "common/device/device.h"
 #include "common/plan/plan.h"
@@ -49,7 +50,7 @@ struct WorkerEnv {
   std::string driver_incarnation;
   std::string token;
   // Most SMs that a kernel of NCCL takes: more moves data faster, and slows what computes beside it.
-  int nccl_max_ctas = 16;
+  int nccl_max_ctas = NcclComm::Options().max_ctas;
   bool shares_gpu = false;  // with other workers
   bool takes_turns = false;  // shares_gpu without CUDA MPS: the processes' work is not on the GPU at the same time
   // CUDA_DEVICE_MAX_CONNECTIONS.
