@@ -1,5 +1,7 @@
 #include "worker/worker_main.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -10,6 +12,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <thread>
 
 #include "absl/strings/numbers.h"
@@ -45,7 +48,18 @@ struct Flags {
 
 constexpr int kUsage = 2;
 constexpr int kUnreachable = 4;
+// For telling the driver why the worker ends.
+constexpr Nanos kLastWords = kNanosPerSecond;
 constexpr auto kHardStop = std::chrono::seconds(5);
+
+int signal_pipe[2];
+void PassOnSignal(int signal) {
+  const int saved = errno;
+  const char number = static_cast<char>(signal);
+  if (write(signal_pipe[1], &number, 1) < 0) {
+  }
+  errno = saved;
+}
 
 int Fail(int code, const absl::Status& s) {
   std::fprintf(stderr, "weft-worker: %s\n", std::string(s.message()).c_str());
@@ -88,11 +102,18 @@ int Main(const Flags& f, const CudaLoader& load_cuda) {
   // Timed lanes (std.Delay, emulated links) end when they should, not the kernel's default 50 us later. Inherited by all threads.
   prctl(PR_SET_TIMERSLACK, 1);
 
-  // Signals are taken by one thread, at its leisure.
+  // Signals are taken by one thread, at its leisure. Threads of libraries that are older than this line (OpenBLAS has some) block none: what the
+  // kernel hands to one of them must not end the process either, so each goes through the pipe.
+  if (pipe2(signal_pipe, O_CLOEXEC) != 0) return Fail(1, absl::InternalError(absl::StrCat("no pipe for signals: ", strerror(errno))));
+  struct sigaction action = {};
+  action.sa_handler = PassOnSignal;
+  action.sa_flags = SA_RESTART;
   sigset_t signals;
   sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
+  for (const int s : {SIGINT, SIGTERM}) {
+    sigaddset(&signals, s);
+    sigaction(s, &action, nullptr);
+  }
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
 
@@ -144,8 +165,12 @@ int Main(const Flags& f, const CudaLoader& load_cuda) {
   eo.device = env.device;
   if (quiet != nullptr) eo.holds_device = [&quiet](bool at_rest) { return quiet->Holds(at_rest); };
   std::atomic<bool> device_failed{false};
+  std::atomic<bool> device_failing{false};
+  absl::Status device_cause;  // before device_failed
   eo.on_device_failed = [&](const absl::Status& cause) {
+    if (device_failing.exchange(true)) return;
     spdlog::error("{}; this worker ends, so that its supervisor starts it anew", std::string(cause.message()));
+    device_cause = cause;
     device_failed.store(true);
     kill(getpid(), SIGTERM);  // the watcher's thread stops the agent
   };
@@ -169,20 +194,22 @@ int Main(const Flags& f, const CudaLoader& load_cuda) {
     agent_pointer = &agent;
     executor->Start();
     std::thread watcher([&] {
-      int sig = 0;
-      sigwait(&signals, &sig);
+      pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+      char sig = 0;
+      while (read(signal_pipe[0], &sig, 1) < 0 && errno == EINTR) {
+      }
       // A call of an actor that never returns cannot be ended by anyone else.
       std::thread([] {
         std::this_thread::sleep_for(kHardStop);
         spdlog::error("the worker did not stop in time, since a call of an actor does not return; it ends now");
         _exit(1);
       }).detach();
-      agent.Stop();
+      agent.Stop(device_failed.load() ? kLastWords : 0);
     });
     status = agent.Run();
     if (device_failed.load()) {
       // Crash-only: of a device that has failed nothing can be given back.
-      std::fprintf(stderr, "weft-worker: %s\n", std::string(env.device->Health().message()).c_str());
+      std::fprintf(stderr, "weft-worker: %s\n", std::string(device_cause.message()).c_str());
       std::fflush(nullptr);
       _exit(1);
     }

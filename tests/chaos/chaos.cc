@@ -1,10 +1,13 @@
 #include "tests/chaos/chaos.h"
 
 #include <algorithm>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -39,12 +42,12 @@ void AddOutput(v1::Graph* g, const std::string& node) {
   o->set_node(node);
 }
 
-v1::Collective* AddAllReduce(v1::Graph* g, int workers, const std::string& member_prefix) {
+v1::Collective* AddAllReduce(v1::Graph* g, size_t workers, const std::string& member_prefix) {
   v1::Collective* c = g->add_collective();
   c->set_name("sum");
   c->set_op(v1::ALL_REDUCE);
   c->set_reduce(v1::SUM);
-  for (int w = 0; w < workers; ++w) c->add_member()->set_node(absl::StrCat(member_prefix, w));
+  for (size_t i = 0; i < workers; ++i) c->add_member()->set_node(absl::StrCat(member_prefix, i));
   return c;
 }
 
@@ -55,50 +58,62 @@ void AddSource(v1::Graph* g, int worker, const std::string& name) {
   config->set_shape("[2000000]");
 }
 
+// In Compile, of this process.
+std::atomic<Nanos> compiling{0};
+
 }  // namespace
 
-v1::Graph Chain(const std::string& name, int workers, bool collective, double delay_s) {
+bool OnRealGpus() {
+  const char* device = getenv("WEFT_TEST_DEVICE");
+  return device != nullptr && std::string(device).rfind("cuda", 0) == 0;
+}
+
+v1::Graph Chain(const std::string& name, const std::vector<int>& workers, bool collective, double delay_s) {
   v1::Graph g;
   g.set_name(name);
-  for (int w = 0; w < workers; ++w) {
-    v1::Node* n = AddNode(&g, "std.Delay", w, absl::StrCat("n", w), "run");
+  for (size_t i = 0; i < workers.size(); ++i) {
+    v1::Node* n = AddNode(&g, "std.Delay", workers[i], absl::StrCat("n", i), "run");
     g.mutable_actor(g.actor_size() - 1)->mutable_config()->set_duration_s(delay_s);
-    if (w > 0) n->add_arg()->set_node(absl::StrCat("n", w - 1));
+    if (i > 0) n->add_arg()->set_node(absl::StrCat("n", i - 1));
   }
   if (collective) {
-    AddAllReduce(&g, workers, "n");
-    for (int w = 0; w < workers; ++w) {
-      AddNode(&g, "std.Identity", w, absl::StrCat("r", w), "identity")->add_arg()->set_collective("sum");
-      AddOutput(&g, absl::StrCat("r", w));
+    AddAllReduce(&g, workers.size(), "n");
+    for (size_t i = 0; i < workers.size(); ++i) {
+      AddNode(&g, "std.Identity", workers[i], absl::StrCat("r", i), "identity")->add_arg()->set_collective("sum");
+      AddOutput(&g, absl::StrCat("r", i));
     }
   } else {
-    AddOutput(&g, absl::StrCat("n", workers - 1));
+    AddOutput(&g, absl::StrCat("n", workers.size() - 1));
   }
   g.mutable_options()->set_submit(v1::QUEUE);
   return g;
 }
 
-v1::Graph Bulk(const std::string& name, int workers, bool collective) {
+v1::Graph Chain(const std::string& name, int workers, bool collective, double delay_s) {
+  std::vector<int> all;
+  for (int w = 0; w < workers; ++w) all.push_back(w);
+  return Chain(name, all, collective, delay_s);
+}
+
+v1::Graph Bulk(const std::string& name, const std::vector<int>& workers, bool collective) {
   v1::Graph g;
   g.set_name(name);
-  if (collective) {
-    for (int w = 0; w < workers; ++w) AddSource(&g, w, absl::StrCat("s", w));
-    AddAllReduce(&g, workers, "s");
-    for (int w = 0; w < workers; ++w) {
-      v1::Node* n = AddNode(&g, "std.Math", w, absl::StrCat("r", w), "reduce");
-      n->mutable_config()->set_reduce("max");
-      n->add_arg()->set_collective("sum");
-      AddOutput(&g, n->name());
-    }
-  } else {
-    AddSource(&g, 0, "s0");
-    for (int w = 1; w < workers; ++w) {
-      AddNode(&g, "std.Math", w, absl::StrCat("s", w), "identity")->add_arg()->set_node(absl::StrCat("s", w - 1));
-    }
-    v1::Node* n = AddNode(&g, "std.Math", workers - 1, "r", "reduce");
+  const auto reduce = [&](int worker, const std::string& node) {
+    v1::Node* n = AddNode(&g, "std.Math", worker, node, "reduce");
     n->mutable_config()->set_reduce("max");
-    n->add_arg()->set_node(absl::StrCat("s", workers - 1));
-    AddOutput(&g, "r");
+    AddOutput(&g, node);
+    return n;
+  };
+  if (collective) {
+    for (size_t i = 0; i < workers.size(); ++i) AddSource(&g, workers[i], absl::StrCat("s", i));
+    AddAllReduce(&g, workers.size(), "s");
+    for (size_t i = 0; i < workers.size(); ++i) reduce(workers[i], absl::StrCat("r", i))->add_arg()->set_collective("sum");
+  } else {
+    AddSource(&g, workers[0], "s0");
+    for (size_t i = 1; i < workers.size(); ++i) {
+      AddNode(&g, "std.Math", workers[i], absl::StrCat("s", i), "identity")->add_arg()->set_node(absl::StrCat("s", i - 1));
+    }
+    reduce(workers.back(), "r")->add_arg()->set_node(absl::StrCat("s", workers.size() - 1));
   }
   g.mutable_options()->set_submit(v1::QUEUE);
   return g;
@@ -106,7 +121,11 @@ v1::Graph Bulk(const std::string& name, int workers, bool collective) {
 
 double SecondsSince(Nanos since) { return ToSeconds(Clock::Real()->Now() - since); }
 
-LeavesNothing::LeavesNothing() : shm_before_(SharedMemoryFiles()) {}
+LeavesNothing::LeavesNothing()
+    : shm_before_(SharedMemoryFiles()),
+      since_(Clock::Real()->Now()),
+      awaited_before_(Daemons::SecondsAwaited()),
+      compiled_before_(ToSeconds(compiling.load())) {}
 
 LeavesNothing::~LeavesNothing() {
   CHECK(Daemons::Leftovers().empty());
@@ -114,19 +133,32 @@ LeavesNothing::~LeavesNothing() {
   const std::set<std::string> now = SharedMemoryFiles();
   std::set_difference(now.begin(), now.end(), shm_before_.begin(), shm_before_.end(), std::back_inserter(left));
   // NCCL's own files outlive a process of it that is killed while it connects: weft can neither see whose they are nor remove them safely.
-  const char* device = getenv("WEFT_TEST_DEVICE");
-  if (device != nullptr && std::string(device) == "cuda") {
+  if (OnRealGpus()) {
     left.erase(std::remove_if(left.begin(), left.end(), [](const std::string& f) { return f.rfind("nccl-", 0) == 0; }), left.end());
   }
   CHECK(left == std::vector<std::string>());
+  if (!OnRealGpus()) return;
+  std::printf("%.1f s, of which workers came up in %.1f and graphs were compiled in %.1f: %s\n", SecondsSince(since_),
+              Daemons::SecondsAwaited() - awaited_before_, ToSeconds(compiling.load()) - compiled_before_,
+              Catch::getResultCapture().getCurrentTestName().c_str());
+  std::fflush(stdout);
+}
+
+absl::Status CompileSoon(Client* client, const v1::Graph& graph) {
+  const Nanos since = Clock::Real()->Now();
+  Client::CompileOptions options;
+  options.timeout_s = 60;
+  absl::Status s = client->Compile(graph, options).status();
+  compiling.fetch_add(Clock::Real()->Now() - since);
+  return s;
 }
 
 std::string WorkerGone(int worker, pid_t pid) { return absl::StrCat("worker w", worker, " (pid ", pid, ") is gone"); }
 
 void CheckRuns(const Daemons& d, const v1::Graph& graph) {
   const std::unique_ptr<Client> client = d.Dial();
-  const auto compiled = client->Compile(graph, {});
-  if (!compiled.ok()) FAIL(std::string(compiled.status().message()) << "\n" << d.Log("driver"));
+  const absl::Status compiled = CompileSoon(client.get(), graph);
+  if (!compiled.ok()) FAIL(std::string(compiled.message()) << "\n" << d.Log("driver"));
   auto session = client->OpenSession({graph.name()});
   REQUIRE(session.ok());
   for (int k = 0; k < 3; ++k) {
@@ -140,11 +172,12 @@ void CheckRuns(const Daemons& d, const v1::Graph& graph) {
   CHECK(client->Teardown(graph.name()).ok());
 }
 
-void CheckKillIsTold(const Daemons& d, const v1::Graph& graph, double into_s, const std::function<void()>& kill, const std::string& cause) {
+void CheckKillIsTold(const Daemons& d, const v1::Graph& graph, double into_s, const std::function<void()>& kill, const std::string& cause,
+                     const std::function<void(const ExecutionResult&)>& good) {
   INFO("graph " << graph.name() << ", killed " << into_s << " s into it");
   const std::unique_ptr<Client> client = d.Dial();
-  const auto compiled = client->Compile(graph, {});
-  if (!compiled.ok()) FAIL(std::string(compiled.status().message()) << "\n" << d.Log("driver"));
+  const absl::Status compiled = CompileSoon(client.get(), graph);
+  if (!compiled.ok()) FAIL(std::string(compiled.message()) << "\n" << d.Log("driver"));
   auto session = client->OpenSession({graph.name()});
   REQUIRE(session.ok());
   std::vector<ClientSession::Handle> handles;
@@ -164,6 +197,7 @@ void CheckKillIsTold(const Daemons& d, const v1::Graph& graph, double into_s, co
       // Done before; nothing is done once the first has failed.
       CHECK(failed == 0);
       CHECK(r->ok());
+      if (good) good(*r);
       continue;
     }
     if (++failed == 1 || k + 1 == handles.size()) {
@@ -191,23 +225,23 @@ void CheckKillIsTold(const Daemons& d, const v1::Graph& graph, double into_s, co
   CHECK(listed);
 }
 
-void CheckSurvivors(const Daemons& d, int workers, int victim) {
+void CheckSurvivors(const Daemons& d, const std::vector<int>& workers, int victim) {
   const std::unique_ptr<Client> client = d.Dial();
   const Nanos since = Clock::Real()->Now();
-  std::string state;
+  std::map<std::string, std::string> states;
+  const std::string lost = absl::StrCat("w", victim);
   do {
     const auto reply = client->ListWorkers();
     REQUIRE(reply.ok());
-    for (const v1::WorkerInfo& w : reply->worker()) {
-      if (w.name() == absl::StrCat("w", victim)) {
-        state = w.state();
-      } else {
-        CHECK(w.state() == "alive");
-      }
-    }
-  } while (state != "lost" && SecondsSince(since) < 1.0);
-  CHECK(state == "lost");
-  for (int w = 0; w < workers; ++w) CHECK(d.WorkerRuns(w) == (w != victim));
+    for (const v1::WorkerInfo& w : reply->worker()) states[w.name()] = w.state();
+  } while (states[lost] != "lost" && SecondsSince(since) < 1.0);
+  CHECK(states[lost] == "lost");
+  CHECK_FALSE(d.WorkerRuns(victim));
+  for (const int w : workers) {
+    if (w == victim) continue;
+    CHECK(states[absl::StrCat("w", w)] == "alive");
+    CHECK(d.WorkerRuns(w));
+  }
 }
 
 }  // namespace weft

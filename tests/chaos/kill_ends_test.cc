@@ -46,21 +46,30 @@ std::string StateOf(Client* client, const std::string& worker) {
   return "";
 }
 
-void KillDriverTwice(const std::vector<std::string>& hosts, const std::function<v1::Graph(const std::string&)>& make) {
-  Daemons d(hosts);
-  for (int round = 0; round < 2; ++round) {
-    CheckKillIsTold(d, make(absl::StrCat("g", round)), 0.004 * round, [&] { d.KillDriver(); }, d.address());
-    d.StartDriver();
-    d.AwaitWorkers();  // by their pids: they are the same processes
-    for (size_t w = 0; w < hosts.size(); ++w) CHECK(d.WorkerRuns(static_cast<int>(w)));
-    CheckRuns(d, make(absl::StrCat("again", round)));
+void KillDriver(Daemons* d, int workers, const std::function<v1::Graph(const std::string&)>& make, int rounds) {
+  d->AwaitWorkers();
+  for (int round = 0; round < rounds; ++round) {
+    CheckKillIsTold(*d, make(absl::StrCat("g", round)), 0.004 * round, [&] { d->KillDriver(); }, d->address());
+    d->StartDriver();
+    d->AwaitWorkers();  // by their pids: they are the same processes
+    for (int w = 0; w < workers; ++w) CHECK(d->WorkerRuns(w));
+    CheckRuns(*d, make(absl::StrCat("again", round)));
   }
 }
 
 TEST_CASE_METHOD(LeavesNothing, "kill -9 of the driver: workers stay, come back to the next one, and new graphs run") {
-  KillDriverTwice({"h0", "h0", "h0"}, [](const std::string& name) { return Chain(name, 3, false); });
-  KillDriverTwice({"h0", "h1", "h2"}, [](const std::string& name) { return Chain(name, 3, true); });
-  KillDriverTwice({"h0", "h0", "h1"}, [](const std::string& name) { return Bulk(name, 3, true); });
+  const std::vector<int> all = {0, 1, 2};
+  Daemons mixed({"h0", "h0", "h1"}, "h0", {}, Daemons::kComingUp);
+  if (OnRealGpus()) {
+    KillDriver(&mixed, 3, [](const std::string& name) { return Chain("chain-" + name, 3, false); }, 1);
+    KillDriver(&mixed, 3, [](const std::string& name) { return Chain("collective-" + name, 3, true); }, 1);
+    return KillDriver(&mixed, 3, [&](const std::string& name) { return Bulk(name, all, true); }, 2);
+  }
+  Daemons within({"h0", "h0", "h0"});
+  KillDriver(&within, 3, [](const std::string& name) { return Chain(name, 3, false); }, 2);
+  Daemons between({"h0", "h1", "h2"});
+  KillDriver(&between, 3, [](const std::string& name) { return Chain(name, 3, true); }, 2);
+  KillDriver(&mixed, 3, [&](const std::string& name) { return Bulk(name, all, true); }, 2);
 }
 
 TEST_CASE_METHOD(LeavesNothing, "kill -9 of the driver in the middle of bootstrap") {
@@ -68,7 +77,7 @@ TEST_CASE_METHOD(LeavesNothing, "kill -9 of the driver in the middle of bootstra
   d.SignalWorker(1, SIGSTOP);
   const std::unique_ptr<Client> client = d.Dial();
   std::future<absl::Status> compiled =
-      std::async(std::launch::async, [&] { return client->Compile(Chain("g", 3, true), {}).status(); });
+      std::async(std::launch::async, [&] { return CompileSoon(client.get(), Chain("g", 3, true)); });
   CHECK(compiled.wait_for(std::chrono::milliseconds(300)) == std::future_status::timeout);
   const Nanos killed = Clock::Real()->Now();
   d.KillDriver();
@@ -82,10 +91,12 @@ TEST_CASE_METHOD(LeavesNothing, "kill -9 of the driver in the middle of bootstra
 }
 
 TEST_CASE_METHOD(LeavesNothing, "kill -9 of a client's process: its graph goes on for others") {
-  for (const std::vector<std::string>& hosts : {std::vector<std::string>{"h0", "h0"}, std::vector<std::string>{"h1", "h2"}}) {
-    Daemons d(hosts);
+  Daemons within({"h0", "h0"}, "h0", {}, Daemons::kComingUp), between({"h1", "h2"}, "h0", {}, Daemons::kComingUp);
+  for (Daemons* const cluster : {&within, &between}) {
+    Daemons& d = *cluster;
+    d.AwaitWorkers();
     const std::unique_ptr<Client> client = d.Dial();
-    REQUIRE(client->Compile(Chain("g", 2, true, 0.002), {}).ok());
+    REQUIRE(CompileSoon(client.get(), Chain("g", 2, true, 0.002)).ok());
     for (int round = 0; round < 3; ++round) {
       const int64_t before = InfoOf(client.get(), "g").executions_done();
       const pid_t pid = d.StartCli({"execute", "g", "--repeat", "1000000", "--in-flight", "4"});
@@ -131,10 +142,10 @@ TEST_CASE_METHOD(LeavesNothing, "kill -9 of a client's process while its graph i
   CheckRuns(d, Chain("again", 2, false));
 }
 
-void StopAndContinue(const std::vector<std::string>& hosts, bool collective) {
-  Daemons d(hosts);
+void StopAndContinue(const Daemons& d, bool collective) {
+  d.AwaitWorkers();
   const std::unique_ptr<Client> client = d.Dial();
-  REQUIRE(client->Compile(Chain("g", 2, collective), {}).ok());
+  REQUIRE(CompileSoon(client.get(), Chain("g", 2, collective)).ok());
   auto session = client->OpenSession({"g"});
   REQUIRE(session.ok());
   std::vector<ClientSession::Handle> handles;
@@ -163,8 +174,9 @@ void StopAndContinue(const std::vector<std::string>& hosts, bool collective) {
 }
 
 TEST_CASE_METHOD(LeavesNothing, "a stopped worker fails nothing, is called unresponsive, and goes on") {
-  StopAndContinue({"h0", "h0"}, false);
-  StopAndContinue({"h0", "h1"}, true);
+  const Daemons within({"h0", "h0"}, "h0", {}, Daemons::kComingUp), between({"h0", "h1"}, "h0", {}, Daemons::kComingUp);
+  StopAndContinue(within, false);
+  StopAndContinue(between, true);
 }
 
 TEST_CASE_METHOD(LeavesNothing, "kill -9 of a stopped worker is told as any other") {
@@ -174,7 +186,7 @@ TEST_CASE_METHOD(LeavesNothing, "kill -9 of a stopped worker is told as any othe
     d.SignalWorker(2, SIGSTOP);
     d.KillWorker(2);
   }, WorkerGone(2, pid));
-  CheckSurvivors(d, 3, 2);
+  CheckSurvivors(d, {0, 1, 2}, 2);
   d.StartWorker(2);
   d.AwaitWorkers();
   CheckRuns(d, Chain("again", 3, true));

@@ -15,46 +15,82 @@ namespace {
 
 using Catch::Matchers::Contains;
 
+using Make = std::function<v1::Graph(const std::string& name, const std::vector<int>& workers)>;
+
+// Of six moments the first, one in the middle and the last, where each costs seconds.
+std::vector<double> Moments(const std::vector<double>& all) {
+  if (!OnRealGpus() || all.size() <= 3) return all;
+  return {all.front(), all[all.size() / 2], all.back()};
+}
+
+// Three workers of four, w3 being the spare: when one is killed the spare takes its place, so that a new graph runs at once, and the killed one, which
+// comes up meanwhile, is the next spare.
+class Places {
+ public:
+  explicit Places(Daemons* d) : d_(d) {}
+  const std::vector<int>& workers() const { return use_; }
+  int At(int round) const { return use_[static_cast<size_t>(round % 3)]; }
+  // Pre: the spare runs.
+  void Replace(int round) {
+    std::swap(use_[static_cast<size_t>(round % 3)], spare_);
+    d_->StartWorker(spare_);
+  }
+  // All four are up, and a graph runs with the one that was killed last.
+  void Finish(const Make& make, const std::string& name) {
+    d_->AwaitWorkers();
+    CheckRuns(*d_, make(name, {spare_, use_[0], use_[1]}));
+  }
+
+ private:
+  Daemons* const d_;
+  std::vector<int> use_ = {0, 1, 2};
+  int spare_ = 3;
+};
+
 // Kills each of three workers in turn, each at another moment.
-void KillEachInTurn(Daemons* d, const std::function<v1::Graph(const std::string&)>& make, const std::vector<double>& moments) {
+void KillEachInTurn(Daemons* d, const Make& make, const std::vector<double>& moments) {
+  Places places(d);
   int round = 0;
-  for (const double into_s : moments) {
-    const int victim = round % 3;
+  for (const double into_s : Moments(moments)) {
+    const int victim = places.At(round);
     const pid_t pid = d->worker_pid(victim);
-    CheckKillIsTold(*d, make(absl::StrCat("g", round)), into_s, [&] { d->KillWorker(victim); }, WorkerGone(victim, pid));
-    CheckSurvivors(*d, 3, victim);
-    d->StartWorker(victim);
-    d->AwaitWorkers();
-    CheckRuns(*d, make(absl::StrCat("again", round)));
+    CheckKillIsTold(*d, make(absl::StrCat("g", round), places.workers()), into_s, [&] { d->KillWorker(victim); }, WorkerGone(victim, pid));
+    CheckSurvivors(*d, places.workers(), victim);
+    d->AwaitWorkers();  // the one of the round before: the spare
+    places.Replace(round);
+    CheckRuns(*d, make(absl::StrCat("again", round), places.workers()));
     ++round;
   }
+  places.Finish(make, "last");
 }
 
 TEST_CASE_METHOD(LeavesNothing, "kill -9 of a worker while executions run, over shared memory") {
-  Daemons d({"h0", "h0", "h0"});
-  KillEachInTurn(&d, [](const std::string& name) { return Chain(name, 3, false); }, {0, 0.003, 0.02});
-  KillEachInTurn(&d, [](const std::string& name) { return Bulk("bulk-" + name, 3, false); }, {0.001, 0.004, 0.0105});
+  Daemons d({"h0", "h0", "h0", "h0"});
+  KillEachInTurn(&d, [](const std::string& name, const std::vector<int>& w) { return Chain(name, w, false); }, {0, 0.003, 0.02});
+  KillEachInTurn(&d, [](const std::string& name, const std::vector<int>& w) { return Bulk("bulk-" + name, w, false); }, {0.001, 0.004, 0.0105});
 }
 
 TEST_CASE_METHOD(LeavesNothing, "kill -9 of a worker in links and collectives between hosts") {
-  Daemons d({"h0", "h1", "h2"});
-  KillEachInTurn(&d, [](const std::string& name) { return Chain(name, 3, true); }, {0, 0.003, 0.02});
+  Daemons d({"h0", "h1", "h2", "h3"});
+  KillEachInTurn(&d, [](const std::string& name, const std::vector<int>& w) { return Chain(name, w, true); }, {0, 0.003, 0.02});
 }
 
 TEST_CASE_METHOD(LeavesNothing, "kill -9 of a peer in the middle of large transfers between hosts") {
-  Daemons d({"h0", "h1", "h2"});
-  KillEachInTurn(&d, [](const std::string& name) { return Bulk(name, 3, false); }, {0, 0.001, 0.002, 0.0045, 0.007, 0.0105});
+  Daemons d({"h0", "h1", "h2", "h3"});
+  KillEachInTurn(&d, [](const std::string& name, const std::vector<int>& w) { return Bulk(name, w, false); },
+                 {0, 0.001, 0.002, 0.0045, 0.007, 0.0105});
 }
 
 TEST_CASE_METHOD(LeavesNothing, "kill -9 of a member in the middle of large collectives between hosts") {
-  Daemons d({"h0", "h1", "h2"});
-  KillEachInTurn(&d, [](const std::string& name) { return Bulk(name, 3, true); }, {0, 0.001, 0.002, 0.0045, 0.007, 0.0105});
+  Daemons d({"h0", "h1", "h2", "h3"});
+  KillEachInTurn(&d, [](const std::string& name, const std::vector<int>& w) { return Bulk(name, w, true); },
+                 {0, 0.001, 0.002, 0.0045, 0.007, 0.0105});
 }
 
 TEST_CASE_METHOD(LeavesNothing, "kill -9 of an idle worker: the next call fails at once with the cause") {
   Daemons d({"h0", "h0"});
   const std::unique_ptr<Client> client = d.Dial();
-  REQUIRE(client->Compile(Chain("g", 2, false), {}).ok());
+  REQUIRE(CompileSoon(client.get(), Chain("g", 2, false)).ok());
   auto session = client->OpenSession({"g"});
   REQUIRE(session.ok());
   const pid_t pid = d.worker_pid(0);
@@ -68,7 +104,7 @@ TEST_CASE_METHOD(LeavesNothing, "kill -9 of an idle worker: the next call fails 
   }
   CHECK(SecondsSince(killed) < 1.0);
   CHECK_THAT(message, Contains(WorkerGone(0, pid)));
-  CheckSurvivors(d, 2, 0);
+  CheckSurvivors(d, {0, 1}, 0);
   d.StartWorker(0);
   d.AwaitWorkers();
   CheckRuns(d, Chain("again", 2, false));
@@ -77,14 +113,14 @@ TEST_CASE_METHOD(LeavesNothing, "kill -9 of an idle worker: the next call fails 
 TEST_CASE_METHOD(LeavesNothing, "kill -9 of a worker that a graph does not use does not touch the graph") {
   Daemons d({"h0", "h0", "h0"});
   const std::unique_ptr<Client> client = d.Dial();
-  REQUIRE(client->Compile(Chain("g", 2, false), {}).ok());
+  REQUIRE(CompileSoon(client.get(), Chain("g", 2, false)).ok());
   auto session = client->OpenSession({"g"});
   REQUIRE(session.ok());
   std::vector<ClientSession::Handle> handles;
   for (int k = 0; k < 50; ++k) handles.push_back(*(*session)->Submit({}));
   REQUIRE((*session)->Wait(handles[0], 20).ok());
   d.KillWorker(2);
-  CheckSurvivors(d, 3, 2);
+  CheckSurvivors(d, {0, 1, 2}, 2);
   for (size_t k = 1; k < handles.size(); ++k) {
     const auto r = (*session)->Wait(handles[k], 20);
     REQUIRE(r.ok());
@@ -95,41 +131,55 @@ TEST_CASE_METHOD(LeavesNothing, "kill -9 of a worker that a graph does not use d
   CheckRuns(d, Chain("again", 3, false));
 }
 
-void KillDuringBootstrap(const std::vector<std::string>& hosts, bool collective) {
-  Daemons d(hosts);
-  d.SignalWorker(1, SIGSTOP);
-  const std::unique_ptr<Client> client = d.Dial();
-  std::future<absl::Status> compiled =
-      std::async(std::launch::async, [&] { return client->Compile(Chain("g", 3, collective), {}).status(); });
-  // It cannot become ready: w1 does not answer.
-  CHECK(compiled.wait_for(std::chrono::milliseconds(500)) == std::future_status::timeout);
-  const pid_t pid = d.worker_pid(1);
-  const Nanos killed = Clock::Real()->Now();
-  d.KillWorker(1);
-  const absl::Status s = compiled.get();
-  CHECK(SecondsSince(killed) < 1.0);
-  CHECK_THAT(std::string(s.message()), Contains(WorkerGone(1, pid)));
-  CheckSurvivors(d, 3, 1);
-  d.StartWorker(1);
-  d.AwaitWorkers();
-  CheckRuns(d, Chain("g", 3, collective));  // the name is free again
+void KillDuringBootstrap(Daemons* d, const std::vector<bool>& collectives) {
+  Places places(d);
+  int round = 1;
+  for (const bool collective : collectives) {
+    const int victim = places.At(round);
+    const std::string name = absl::StrCat("g", round);
+    d->AwaitWorkers();
+    d->SignalWorker(victim, SIGSTOP);
+    const std::unique_ptr<Client> client = d->Dial();
+    std::future<absl::Status> compiled =
+        std::async(std::launch::async, [&] { return CompileSoon(client.get(), Chain(name, places.workers(), collective)); });
+    // It cannot become ready: the victim does not answer.
+    CHECK(compiled.wait_for(std::chrono::milliseconds(500)) == std::future_status::timeout);
+    const pid_t pid = d->worker_pid(victim);
+    const Nanos killed = Clock::Real()->Now();
+    d->KillWorker(victim);
+    const absl::Status s = compiled.get();
+    CHECK(SecondsSince(killed) < 1.0);
+    CHECK_THAT(std::string(s.message()), Contains(WorkerGone(victim, pid)));
+    CheckSurvivors(*d, places.workers(), victim);
+    places.Replace(round);
+    CheckRuns(*d, Chain(name, places.workers(), collective));  // the name is free again
+    ++round;
+  }
+  places.Finish([&](const std::string& name, const std::vector<int>& w) { return Chain(name, w, collectives.back()); }, "last");
 }
 
 TEST_CASE_METHOD(LeavesNothing, "kill -9 of a worker in the middle of bootstrap: the compile fails and names it") {
-  KillDuringBootstrap({"h0", "h0", "h0"}, false);
-  KillDuringBootstrap({"h0", "h1", "h2"}, true);
+  Daemons between({"h0", "h1", "h2", "h3"}, "h0", {}, Daemons::kComingUp);
+  if (OnRealGpus()) return KillDuringBootstrap(&between, {false, true});
+  Daemons within({"h0", "h0", "h0", "h0"});
+  KillDuringBootstrap(&within, {false});
+  KillDuringBootstrap(&between, {true});
 }
 
-// Other than the stopped one these die at any step of loading and connecting.
+// Other than the stopped one these die at any step of loading and connecting. On GPUs that takes longer: communicators join.
 TEST_CASE_METHOD(LeavesNothing, "kill -9 of a worker at many moments around bootstrap") {
-  Daemons d({"h0", "h1", "h2"});
-  for (int round = 0; round < 8; ++round) {
-    const int victim = round % 3;
+  Daemons d({"h0", "h1", "h2", "h3"});
+  Places places(&d);
+  std::vector<int> moments_ms = {0, 3, 6, 9, 12, 15, 18, 21};
+  if (OnRealGpus()) moments_ms = {0, 21, 100, 400};
+  int round = 0;
+  for (const int into_ms : moments_ms) {
+    const int victim = places.At(round);
     const std::string name = absl::StrCat("g", round);
-    INFO(name);
+    INFO(name << ", killed " << into_ms << " ms into it");
     const std::unique_ptr<Client> client = d.Dial();
-    std::future<absl::Status> compiled = std::async(std::launch::async, [&] { return client->Compile(Chain(name, 3, true), {}).status(); });
-    compiled.wait_for(std::chrono::milliseconds(3 * round));
+    std::future<absl::Status> compiled = std::async(std::launch::async, [&] { return CompileSoon(client.get(), Chain(name, places.workers(), true)); });
+    compiled.wait_for(std::chrono::milliseconds(into_ms));
     const pid_t pid = d.worker_pid(victim);
     const Nanos killed = Clock::Real()->Now();
     d.KillWorker(victim);
@@ -137,11 +187,13 @@ TEST_CASE_METHOD(LeavesNothing, "kill -9 of a worker at many moments around boot
     CHECK(SecondsSince(killed) < 1.0);
     // It may have been ready before, or have found the worker missing already.
     if (!s.ok()) CHECK_THAT(std::string(s.message()), Contains(WorkerGone(victim, pid)) || Contains(absl::StrCat("w", victim)));
-    CheckSurvivors(d, 3, victim);
-    d.StartWorker(victim);
+    CheckSurvivors(d, places.workers(), victim);
     d.AwaitWorkers();
-    CheckRuns(d, Chain("again" + name, 3, true));
+    places.Replace(round);
+    CheckRuns(d, Chain("again" + name, places.workers(), true));
+    ++round;
   }
+  places.Finish([](const std::string& name, const std::vector<int>& w) { return Chain(name, w, true); }, "last");
 }
 
 }  // namespace

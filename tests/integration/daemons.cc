@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -23,6 +24,7 @@ namespace weft {
 namespace {
 
 constexpr Nanos kPatience = 20 * kNanosPerSecond;
+constexpr Nanos kGpuPatience = 60 * kNanosPerSecond;
 
 // Beside this program where it is installed; among the test's runfiles where it was built.
 std::string BinaryPath(const std::string& label) {
@@ -74,11 +76,13 @@ void KillAndReap(pid_t* pid) {
   *pid = -1;
 }
 
+std::atomic<Nanos> awaited{0};
+
 void Pause() { std::this_thread::sleep_for(std::chrono::milliseconds(10)); }
 
 }  // namespace
 
-Daemons::Daemons(const std::vector<std::string>& hosts, const std::string& driver_host, std::vector<std::string> devices)
+Daemons::Daemons(const std::vector<std::string>& hosts, const std::string& driver_host, std::vector<std::string> devices, Start start)
     : hosts_(hosts), driver_host_(driver_host), devices_(std::move(devices)) {
   char dir[] = "/tmp/weft-test-XXXXXX";
   if (mkdtemp(dir) == nullptr) throw std::runtime_error("no temporary directory");
@@ -87,7 +91,7 @@ Daemons::Daemons(const std::vector<std::string>& hosts, const std::string& drive
   try {
     StartDriver();
     for (size_t i = 0; i < hosts.size(); ++i) StartWorker(static_cast<int>(i));
-    AwaitWorkers();
+    if (start == kUp) AwaitWorkers();
   } catch (...) {
     EndAll();
     throw;
@@ -156,12 +160,19 @@ void Daemons::StartWorker(int i) {
   std::string device;
   words >> device;
   const bool fake = device == "fake-cuda";
+  std::string binary = fake ? "tests/fake_gpu/weft-worker-fake-gpu" : "worker/weft-worker";
   std::vector<std::string> args = {"--driver", address_, "--name", name, "--host-id", hosts_[i], "--device", fake ? "cuda" : device};
   // Where the CPU plays the GPU, threads outnumber the cores.
   if (fake) args.insert(args.end(), {"--spin", "0us"});
   if (device != "cpu" && !OwnGpus(hosts_.size())) args.push_back("--share-gpu");
-  for (std::string more; words >> more;) args.push_back(more);
-  workers_[i] = Spawn(BinaryPath(fake ? "tests/fake_gpu/weft-worker-fake-gpu" : "worker/weft-worker"), args, name);
+  for (std::string more; words >> more;) {
+    if (more == "--with-faults" && !fake) {
+      binary = "tests/faults/weft-worker-with-faults";
+    } else {
+      args.push_back(more);
+    }
+  }
+  workers_[i] = Spawn(BinaryPath(binary), args, name);
 }
 
 void Daemons::SignalWorker(int i, int signal) const {
@@ -176,6 +187,12 @@ bool Daemons::WorkerRuns(int i) const { return Runs(workers_[i]); }
 
 bool Daemons::DriverRuns() const { return Runs(driver_); }
 
+std::string Daemons::HowWorkerEnded(int i) const {
+  siginfo_t info = {};
+  if (workers_[i] <= 0 || waitid(P_PID, static_cast<id_t>(workers_[i]), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return "";
+  return (info.si_code == CLD_EXITED ? "exit code " : "signal ") + std::to_string(info.si_status);
+}
+
 pid_t Daemons::StartCli(const std::vector<std::string>& args) {
   std::vector<std::string> all = {"--address", address_};
   all.insert(all.end(), args.begin(), args.end());
@@ -189,9 +206,14 @@ void Daemons::KillCli(pid_t pid) {
   }
 }
 
+double Daemons::SecondsAwaited() { return ToSeconds(awaited.load()); }
+
 void Daemons::AwaitWorkers() const {
+  const Nanos since = Clock::Real()->Now();
+  const std::shared_ptr<void> count(nullptr, [since](void*) { awaited.fetch_add(Clock::Real()->Now() - since); });
   const std::unique_ptr<Client> client = Dial();
-  const Nanos until = Clock::Real()->Now() + kPatience;
+  const char* const device = getenv("WEFT_TEST_DEVICE");
+  const Nanos until = since + (device != nullptr && std::string(device).rfind("cuda", 0) == 0 ? kGpuPatience : kPatience);
   std::string seen;
   while (Clock::Real()->Now() < until) {
     const absl::StatusOr<v1::ListWorkersReply> reply = client->ListWorkers();

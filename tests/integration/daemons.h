@@ -19,9 +19,13 @@ namespace weft {
 class Daemons {
  public:
   // One worker per host id, named w0, w1, ...; the driver is on `driver_host`. Returns when all have registered; throws with words when
-  // that takes more than 20 s.
-  // `devices`: what worker i runs on, beyond its end as said above; further words are arguments of the worker ("cpu --spin 1ms").
-  explicit Daemons(const std::vector<std::string>& hosts, const std::string& driver_host = "h0", std::vector<std::string> devices = {});
+  // that takes more than 20 s (60 s on GPUs, where each process has CUDA and its kernels to load).
+  // `devices`: what worker i runs on, beyond its end as said above; further words are arguments of the worker ("cpu --spin 1ms");
+  // with --with-faults it is one whose kernels are faulty (tests/faults/faulty_kernels.h).
+  // kComingUp: returns while the workers still come up; AwaitWorkers before they are used. So clusters that are used one after the other start together.
+  enum Start { kUp, kComingUp };
+  explicit Daemons(const std::vector<std::string>& hosts, const std::string& driver_host = "h0", std::vector<std::string> devices = {},
+                   Start start = kUp);
   // Kills and reaps every process it started.
   ~Daemons();
   Daemons(const Daemons&) = delete;
@@ -39,11 +43,15 @@ class Daemons {
   // On the former port.
   void StartDriver();
   // Until every worker process that this object runs is alive to the driver under its own pid (not as an earlier process of its name), for
-  // at most 20 s; then throws with what the driver says.
+  // at most 20 s (60 s on GPUs); then throws with what the driver says.
   void AwaitWorkers() const;
+  // What all objects of this process have spent in that.
+  static double SecondsAwaited();
   // Whether the worker's process runs: not ended, nor a zombie.
   bool WorkerRuns(int i) const;
   bool DriverRuns() const;
+  // "exit code 1", "signal 9"; empty while it runs.
+  std::string HowWorkerEnded(int i) const;
   // The command line as a process of its own, connected to this driver. Ends with the cluster at the latest.
   pid_t StartCli(const std::vector<std::string>& args);
   void KillCli(pid_t pid);

@@ -9,6 +9,7 @@ int RunCatch(int argc, char** argv);  // third_party/catch_main.cc
 // Mains of other programs, under these names in this build only.
 int GpuBenchMain(int argc, char** argv);
 int ShmBenchMain(int argc, char** argv);
+int WorkerWithFaultsMain(int argc, char** argv);
 
 namespace {
 
@@ -21,6 +22,7 @@ struct Program {
 const Program kPrograms[] = {
     {"shm-bench", ShmBenchMain},
     {"weft-gpu-bench", GpuBenchMain},
+    {"weft-worker-with-faults", WorkerWithFaultsMain},
 };
 
 }  // namespace

@@ -222,6 +222,15 @@ bool Executor::Reap() {
   return any;
 }
 
+bool Executor::CheckDevice() {
+  if (options_.device == nullptr || device_failed_) return false;
+  const absl::Status health = options_.device->Health();
+  if (health.ok()) return false;
+  device_failed_ = true;
+  for (Entry& e : entries_) e.run->Fail(health);
+  return true;
+}
+
 bool Executor::StepOnce() {
   bool any = RunCommands();
   if (options_.holds_device) {
@@ -229,13 +238,7 @@ bool Executor::StepOnce() {
     held_ = options_.holds_device(at_rest);
     if (held_) return any;
   }
-  if (options_.device != nullptr && !device_failed_) {
-    const absl::Status health = options_.device->Health();
-    if (!health.ok()) {
-      device_failed_ = true;
-      for (Entry& e : entries_) e.run->Fail(health);
-    }
-  }
+  CheckDevice();
   for (Entry& e : entries_) {
     if (e.run->Step()) any = true;
     const int64_t p = e.run->progress();
@@ -254,7 +257,10 @@ bool Executor::StepOnce() {
     }
   }
   any |= Reap();
-  if (device_failed_ && options_.on_device_failed && !device_failure_told_) {
+  // What was just found is told in the next turn, after the graphs' failures.
+  const bool broke = CheckDevice();
+  any |= broke;
+  if (device_failed_ && !broke && options_.on_device_failed && !device_failure_told_) {
     device_failure_told_ = true;
     options_.on_device_failed(options_.device->Health());
   }

@@ -94,6 +94,8 @@ class Executor {
   bool RunCommands();
   bool Reap();
   bool ReplanIfDue(Entry* e);
+  // Fails every graph once the device has failed for good: true when that was just found.
+  bool CheckDevice();
   // The device's events tell their times while a graph is traced.
   void UpdateTiming();
   Entry* Find(const std::string& graph);

@@ -22,8 +22,31 @@ class Count : public Actor {
   }
 };
 
+// A device that fails for good when it is told to.
+class BreakingDevice : public CpuDevice {
+ public:
+  using CpuDevice::CpuDevice;
+  absl::Status Health() const override { return broken ? absl::InternalError("the device is broken") : absl::OkStatus(); }
+  bool broken = false;
+};
+
+// Breaks it, and says that all is well.
+class Breaks : public Count {
+ public:
+  explicit Breaks(BreakingDevice* device) : device_(device) {}
+  bool RunsInline(int, const std::vector<Tensor>&) const override { return true; }
+  absl::Status Call(int method, CallContext& ctx, const std::vector<Tensor>& args, std::vector<Tensor>* outs) override {
+    device_->broken = true;
+    return Count::Call(method, ctx, args, outs);
+  }
+
+ private:
+  BreakingDevice* const device_;
+};
+
 // A graph without edges: two tasks in a row.
-std::unique_ptr<GraphRun> MakeRun(const std::string& name, Device* device, std::atomic<int64_t>* admitted) {
+std::unique_ptr<GraphRun> MakeRun(const std::string& name, Device* device, std::atomic<int64_t>* admitted,
+                                  std::unique_ptr<Actor> does = std::make_unique<Count>()) {
   TestPlan t({"w0"});
   t.plan.graph = name;
   const int actor = t.Actor("count");
@@ -32,7 +55,7 @@ std::unique_ptr<GraphRun> MakeRun(const std::string& name, Device* device, std::
   t.Wait(a, b, 2, v1::PlanWait::BUFFER);
   LoadedGraph l;
   l.plan = t.plan;
-  l.actors[actor] = std::make_unique<Count>();
+  l.actors[actor] = std::move(does);
   l.admitted = [admitted] { return admitted->load(); };
   GraphRun::Options o;
   o.clock = Clock::Real();
@@ -86,6 +109,29 @@ TEST_CASE("executor: several graphs run, are inspected, aborted and removed from
   removed_again.get_future().get();
   CHECK(failed == 0);  // what came from elsewhere is not told again
   CHECK(e.progress() == 400);
+}
+
+TEST_CASE("executor: a device that fails for good fails every graph with its cause, then is told of, and what it seems to have done does not count") {
+  auto bell = Doorbell::InProcess();
+  BreakingDevice device(Clock::Real(), bell.get());
+  std::atomic<int64_t> admitted{0}, rests{-1};
+  std::vector<std::string> told;
+  Executor::Options o;
+  o.clock = Clock::Real();
+  o.doorbell = bell.get();
+  o.device = &device;
+  o.on_failed = [&](const std::string& g, const absl::Status& s) { told.push_back(g + ": " + std::string(s.message())); };
+  o.on_device_failed = [&](const absl::Status& s) { told.push_back(std::string(s.message())); };
+  int64_t completed = 0;
+  o.on_completed = [&](const std::string&, int64_t n) { completed = n; };
+  Executor e(o);
+  e.Add(MakeRun("rests", &device, &rests));
+  e.Add(MakeRun("breaks", &device, &admitted, std::make_unique<Breaks>(&device)));
+  // No turn that finds something says that nothing moved: the loop would sleep.
+  while (e.StepOnce()) {
+  }
+  CHECK(told == std::vector<std::string>{"breaks: the device is broken", "rests: the device is broken", "the device is broken"});
+  CHECK(completed == 0);
 }
 
 }  // namespace

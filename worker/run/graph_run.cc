@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 
@@ -192,6 +193,14 @@ bool GraphRun::CompleteFront(Lane* lane) {
       if (queue[i].event != nullptr) queue[i].event->MoveOn();
     }
     return false;
+  }
+  if (failure_.ok()) {
+    // On a broken device every event is ready, though nothing was done.
+    const absl::Status health = device_->Health();
+    if (!health.ok()) {
+      Fail(health);
+      return false;
+    }
   }
   for (done = std::max<size_t>(done, 1); done > 0; --done) {
     const Outstanding o = std::move(queue.front());
@@ -563,9 +572,22 @@ bool GraphRun::MustPoll() const {
   return false;
 }
 
+absl::Status GraphRun::DeviceHealth() const {
+  // Nobody may have asked the device since it broke. Not while it rests: then it may be giving memory back, which holds up every call.
+  if (const auto* const cuda = dynamic_cast<const CudaDevice*>(device_); cuda != nullptr && !lanes_.empty() && InFlight()) {
+    (void)cuda->IsIdle(lanes_[0].stream->native());
+  }
+  return device_->Health();
+}
+
 void GraphRun::Fail(const absl::Status& cause) {
   if (!failure_.ok()) return;
   failure_ = cause.ok() ? absl::CancelledError("the graph was removed") : cause;
+  // What a launch or NCCL says of a broken device is a consequence; peers are told of the device's error too.
+  const absl::Status health = DeviceHealth();
+  if (!health.ok() && !absl::StrContains(failure_.message(), health.message())) {
+    failure_ = absl::Status(health.code(), absl::StrCat(std::string(failure_.message()), "; ", std::string(health.message())));
+  }
   for (auto& [id, group] : loaded_.groups) group->Abort(failure_);
   if (loaded_.close_links) loaded_.close_links(failure_);
   if (captured_ != nullptr) captured_->Stop();

@@ -141,6 +141,8 @@ class GraphRun {
   // The event of `op` in execution k, if it is not known to be done.
   EventRef EventOf(int op, int64_t k) const;
 
+  // The device's first unrecoverable error, asked of the device now where that cannot block.
+  absl::Status DeviceHealth() const;
   bool CompleteFront(Lane* lane);
   bool IssueHead(Lane* lane, int lane_index);
   Blocked WhyBlocked(const LocalOp& op, const OpState& state, int64_t k, int* which_wait) const;

@@ -29,11 +29,18 @@ Agent::Agent(Options options, WorkerEnv* env)
 
 Agent::~Agent() { DropAllGraphs(absl::CancelledError("the worker shuts down")); }
 
-void Agent::Stop() {
+void Agent::Stop(Nanos linger) {
   MutexLock lock(&mu_);
   stop_.store(true);
-  if (context_ != nullptr) context_->TryCancel();
   stopped_.NotifyAll();
+  if (linger > 0) {
+    outbox_.Finish();
+    const Nanos until = env_->clock->Now() + linger;
+    for (Nanos left = linger; context_ != nullptr && left > 0; left = until - env_->clock->Now()) {
+      stopped_.WaitFor(&mu_, std::chrono::nanoseconds(left));
+    }
+  }
+  if (context_ != nullptr) context_->TryCancel();
 }
 
 absl::Status Agent::Run() {
@@ -90,6 +97,7 @@ absl::Status Agent::Session(bool* welcomed) {
   const auto forget = [this] {
     MutexLock lock(&mu_);
     context_ = nullptr;
+    stopped_.NotifyAll();
   };
   auto stream = stub_->Session(&context);
   v1::WorkerMessage hello = NewMessage();
@@ -143,6 +151,10 @@ void Agent::WriteLoop(grpc::ClientReaderWriter<v1::WorkerMessage, v1::DriverMess
     }
     std::optional<v1::WorkerMessage> m = outbox_.Pop(std::chrono::nanoseconds(interval - (now - last)));
     if (m.has_value() && !stream->Write(*m)) return;
+    if (outbox_.finished()) {
+      stream->WritesDone();  // the driver reads all of it, and ends the stream
+      return;
+    }
   }
 }
 

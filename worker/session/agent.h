@@ -37,8 +37,8 @@ class Agent {
 
   // Until Stop: OK, and no graph of this agent is in the executor any more. Otherwise why the driver refuses this worker for good (PermissionDenied, InvalidArgument, AlreadyExists).
   absl::Status Run();
-  // From any thread but a signal handler.
-  void Stop();
+  // From any thread but a signal handler. `linger`: what the driver has not been told yet goes first, for at most so long.
+  void Stop(Nanos linger = 0);
 
   // For the executor's options: called on the loop's thread.
   void OnGraphFailed(const std::string& graph, const absl::Status& cause);

@@ -15,7 +15,7 @@ class Outbox {
  public:
   void Push(v1::WorkerMessage message) {
     MutexLock lock(&mu_);
-    if (closed_) return;
+    if (closed_ || finishing_) return;
     queue_.push_back(std::move(message));
     cv_.NotifyOne();
   }
@@ -23,7 +23,7 @@ class Outbox {
   // The next message; nullopt when `timeout` passed without one, or after Close.
   std::optional<v1::WorkerMessage> Pop(std::chrono::nanoseconds timeout) {
     MutexLock lock(&mu_);
-    if (queue_.empty() && !closed_) cv_.WaitFor(&mu_, timeout);
+    if (queue_.empty() && !closed_ && !finishing_) cv_.WaitFor(&mu_, timeout);
     if (queue_.empty()) return std::nullopt;
     v1::WorkerMessage m = std::move(queue_.front());
     queue_.pop_front();
@@ -40,7 +40,19 @@ class Outbox {
   void Open() {
     MutexLock lock(&mu_);
     closed_ = false;
+    finishing_ = false;
     queue_.clear();
+  }
+  // Takes no more; what is queued still goes.
+  void Finish() {
+    MutexLock lock(&mu_);
+    finishing_ = true;
+    cv_.NotifyAll();
+  }
+  // Nothing is left to send after Finish.
+  bool finished() {
+    MutexLock lock(&mu_);
+    return finishing_ && queue_.empty();
   }
   bool closed() {
     MutexLock lock(&mu_);
@@ -52,6 +64,7 @@ class Outbox {
   CondVar cv_;
   std::deque<v1::WorkerMessage> queue_ WEFT_GUARDED_BY(mu_);
   bool closed_ WEFT_GUARDED_BY(mu_) = true;
+  bool finishing_ WEFT_GUARDED_BY(mu_) = false;
 };
 
 }  // namespace weft

@@ -147,6 +147,17 @@ TEST_CASE("hub: each end's closing and end reach the other, with the first cause
   }
 }
 
+TEST_CASE("hub: what broke the peer is a consequence here, with the peer's words") {
+  Process w, r;
+  auto a = *w.hub->Export("k", {EdgeOf("[4]", 2)}, 1);
+  auto b = *r.hub->Import(w.hub->address(), "k", Soon());
+  a->Close(absl::InternalError("GPU 0 of this worker has failed"));
+  REQUIRE(Await(r.bell.get(), [&] { return !b->closed().ok(); }));
+  CHECK(a->closed().code() == absl::StatusCode::kInternal);
+  CHECK(b->closed().code() == absl::StatusCode::kAborted);
+  CHECK(Has(b->closed(), "GPU 0 of this worker has failed"));
+}
+
 TEST_CASE("hub: its own end closes what is open") {
   Process w, r;
   auto a = *w.hub->Export("k", {EdgeOf("[4]", 2)}, 1);

@@ -211,7 +211,10 @@ absl::Status ShmSegment::closed() const {
     copy.code = theirs.code;
     std::memcpy(copy.message, theirs.message, sizeof copy.message);
     const bool known = copy.code > 0 && copy.code <= static_cast<int32_t>(absl::StatusCode::kUnauthenticated);
-    SetCause(absl::Status(known ? static_cast<absl::StatusCode>(copy.code) : absl::StatusCode::kUnknown,
+    auto code = known ? static_cast<absl::StatusCode>(copy.code) : absl::StatusCode::kUnknown;
+    // What broke the peer is its to tell; here it is a consequence.
+    if (code == absl::StatusCode::kInternal) code = absl::StatusCode::kAborted;
+    SetCause(absl::Status(code,
                           absl::StrCat(PeerName(), " closed the link: ", SafeText(copy.message, sizeof copy.message))));
   }
   MutexLock lock(&mu_);

@@ -79,6 +79,9 @@ class StagedSendPort::Core : public std::enable_shared_from_this<StagedSendPort:
     while (!pending_.empty() && failure_.ok() && IsReady(pending_.front()->copied)) {
       const std::shared_ptr<Item> item = pending_.front();
       if (order_ != nullptr && !order_->IsFirst(item.get())) return;
+      // On a broken device every event is ready, and what lies in host memory is no value.
+      failure_ = device_->Health();
+      if (!failure_.ok()) return;
       item->source = Tensor();
       if (item->status != nullptr && item->status->word != 0) {
         item->host = Value();

@@ -97,6 +97,21 @@ TEST_CASE("staged ports: a small reachable value is given in place, and its slot
   CHECK(send->Poll(1) == PortState::kReady);
 }
 
+TEST_CASE("staged ports: what a broken device has left in host memory is not sent, and nobody waits for it") {
+  Gpu a;
+  const ShmEdgeSpec edge = Edge(1, 5000);
+  auto [sender, recv] = FakeLink::Make(edge, {});
+  const auto send = *StagedSendPort::Create(std::move(sender), edge, a.device.get(), nullptr);
+  REQUIRE(a.fake.cuda.Enqueue(a.stream->native(), [&] { a.fake.cuda.WaitUntil([] { return false; }); }) == kCudaSuccess);
+  const EventRef sent = *send->Send(0, a.Made(5000, 1), a.stream.get());
+  CHECK_FALSE(IsReady(sent));
+  a.fake.cuda.BreakDevice(kCudaIllegalAddress);
+  CHECK(Soon(sent));
+  CHECK(recv->Poll(0) == PortState::kWaiting);
+  CHECK(send->Poll(1) == PortState::kClosed);
+  CHECK(std::string(send->closed().message()).find("cudaErrorIllegalAddress") != std::string::npos);
+}
+
 TEST_CASE("staged ports: an error known to the host travels, and one that the device knows takes the value's place") {
   Gpu a, b;
   const ShmEdgeSpec edge = Edge(1, 8, 4);

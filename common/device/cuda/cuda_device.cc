@@ -365,7 +365,9 @@ bool CudaDevice::CanWaitFor(const EventRef& event) const {
 absl::Status CudaDevice::Health() const {
   const int code = events_->sticky();
   if (code == kCudaSuccess) return absl::OkStatus();
-  return FromCuda(api(), code, absl::StrCat("GPU ", ordinal_, " of this worker has failed for good"));
+  return absl::InternalError(absl::StrCat(CudaText(api(), code, absl::StrCat("GPU ", ordinal_, " of this worker has failed for good")),
+                                          "; compile the graph again once the worker is back, which its supervisor starts anew; if it fails again, "
+                                          "compute-sanitizer names the kernel at fault"));
 }
 
 }  // namespace weft

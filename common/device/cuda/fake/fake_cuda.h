@@ -53,6 +53,7 @@ class FakeCuda : public CudaApi {
     uint64_t memory_bytes = uint64_t{8} << 30;  // of each device; kCudaOutOfMemory beyond. Only what is written takes the host's memory.
     uint64_t l2_bytes = uint64_t{50} << 20;
     bool peer_access = true;
+    uint64_t copy_bytes_per_s = 0;  // of each MemcpyAsync of more than 64 KiB, which then takes its time; 0: as fast as the host
     // The branches of a launched graph run at the same time, each on a thread of its own, held only by the dependencies that were captured.
     // false: one after another, in the order of capture.
     bool parallel_graphs = true;
@@ -191,7 +192,8 @@ class FakeCuda : public CudaApi {
   void LeaveCapture(Capture* capture) WEFT_REQUIRES(mu_);
   void RunGraph(const Graph& graph) WEFT_EXCLUDES(mu_);
 
-  // Runs on a stream: breaks the device when the memory has gone.
+  // Run on a stream. Usable breaks the device when the memory has gone.
+  void Copy(char* to, const char* from, size_t bytes);
   bool Usable(const void* p, size_t bytes, const char* what);
   void NotePageable(const void* p, size_t bytes);
 

@@ -1,5 +1,6 @@
 // Memory, copies, IPC and stream memory operations of FakeCuda.
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <utility>
@@ -20,6 +21,21 @@ bool FakeCuda::Usable(const void* p, size_t bytes, const char* what) {
   std::fprintf(stderr, "fake CUDA: %s of %zu bytes at %p, which were freed or are none of its memory\n", what, bytes, p);
   BreakDevice(kCudaIllegalAddress);
   return false;
+}
+
+void FakeCuda::Copy(char* to, const char* from, size_t bytes) {
+  constexpr size_t kPiece = 64 << 10;
+  if (options_.copy_bytes_per_s == 0 || bytes <= kPiece) {
+    std::memmove(to, from, bytes);
+    return;
+  }
+  const auto began = std::chrono::steady_clock::now();
+  for (size_t at = 0; at < bytes && !ended(); at += kPiece) {
+    const size_t piece = std::min(kPiece, bytes - at);
+    std::memcpy(to + at, from + at, piece);
+    std::this_thread::sleep_until(began + std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(
+                                              static_cast<double>(at + piece) / static_cast<double>(options_.copy_bytes_per_s))));
+  }
 }
 
 void FakeCuda::NotePageable(const void* p, size_t bytes) {
@@ -144,7 +160,9 @@ int FakeCuda::MemcpyAsync(void* to, const void* from, size_t bytes, CudaStreamHa
   NotePageable(from, bytes);
   return Push(stream.get(),
               [=, this] {
-                if (bytes != 0 && Usable(to, bytes, "a copy") && Usable(from, bytes, "a copy")) std::memmove(to, from, bytes);
+                if (bytes != 0 && Usable(to, bytes, "a copy") && Usable(from, bytes, "a copy")) {
+                  Copy(static_cast<char*>(to), static_cast<const char*>(from), bytes);
+                }
               },
               "a copy");
 }

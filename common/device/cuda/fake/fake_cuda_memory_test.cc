@@ -107,6 +107,25 @@ TEST_CASE("fake cuda memory: copies and fills, in one piece and in rows") {
   CHECK(cuda.MemcpyAsync(d, host, 1, s) == kCudaInvalidValue);
 }
 
+TEST_CASE("fake cuda memory: large copies take the time that was asked for, and give way when the device ends") {
+  FakeCuda::Options options;
+  options.copy_bytes_per_s = 10 << 20;
+  FakeCuda cuda(options);
+  const auto s = NewStream(&cuda);
+  constexpr size_t kBytes = 200 << 10;  // 20 ms
+  char* const from = NewMemory<char>(&cuda, 100 << 20);
+  char* const to = NewMemory<char>(&cuda, 100 << 20);
+  std::memset(from, 7, kBytes);
+  const auto began = std::chrono::steady_clock::now();
+  REQUIRE(cuda.MemcpyAsync(to, from, kBytes, s) == kCudaSuccess);
+  CHECK(cuda.StreamSynchronize(s) == kCudaSuccess);
+  CHECK(std::chrono::steady_clock::now() - began >= std::chrono::microseconds(19500));
+  CHECK(std::memcmp(from, to, kBytes) == 0);
+  REQUIRE(cuda.MemcpyAsync(to, from, 100 << 20, s) == kCudaSuccess);  // 10 s
+  cuda.BreakDevice(kCudaAssert);
+  CHECK(cuda.StreamSynchronize(s) == kCudaAssert);
+}
+
 TEST_CASE("fake cuda memory: work that meets freed memory breaks the device") {
   FakeCuda cuda;
   const auto a = NewStream(&cuda), b = NewStream(&cuda);

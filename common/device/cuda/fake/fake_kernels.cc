@@ -252,10 +252,13 @@ int FakeKernels::CheckFinite(int dtype, const void* x, int64_t n, uint64_t code_
 int FakeKernels::FailOn(const int64_t* on, int count, uint64_t code_and_node, ExecutionNumber execution, DeviceStatus* to, void* stream) {
   if (!loaded_) return kCudaInvalidDeviceFunction;
   if (count < 0) return kCudaInvalidValue;
-  Ranges ranges = {{on, sizeof(*on) * static_cast<size_t>(count)}, {to, sizeof(*to)}};
+  Ranges ranges = {{on, sizeof(*on) * static_cast<size_t>(count)}};
   AddNumber(execution, &ranges);
-  return Put(cuda_, stream, "fail on", std::move(ranges), [=] {
-    if (count == 0 || std::find(on, on + count, Number(execution)) != on + count) Raise(to, code_and_node, Number(execution));
+  return Put(cuda_, stream, "fail on", std::move(ranges), [=, cuda = cuda_] {
+    if (count != 0 && std::find(on, on + count, Number(execution)) == on + count) return;
+    // As on a GPU, where nothing else touches it.
+    if (!cuda->DeviceReachable(to, sizeof(*to))) return cuda->BreakDevice(kCudaIllegalAddress);
+    Raise(to, code_and_node, Number(execution));
   });
 }
 

@@ -52,6 +52,20 @@ TEST_CASE("fake kernels: memory that no device reaches breaks the device, as doe
   }
 }
 
+TEST_CASE("fake kernels: FailOn touches its word in the executions that fail, and in no other") {
+  FakeCuda cuda;
+  FakeKernels kernels(&cuda);
+  const char* problem = nullptr;
+  REQUIRE(kernels.Load(&problem) == kCudaSuccess);
+  const CudaStreamHandle s = NewStream(&cuda);
+  auto* const on = NewMemory<int64_t>(&cuda, 1);
+  *on = 3;
+  REQUIRE(kernels.FailOn(on, 1, 0, {nullptr, 2}, nullptr, s) == kCudaSuccess);
+  CHECK(cuda.StreamSynchronize(s) == kCudaSuccess);
+  REQUIRE(kernels.FailOn(on, 1, 0, {nullptr, 3}, nullptr, s) == kCudaSuccess);
+  CHECK(cuda.StreamSynchronize(s) == kCudaIllegalAddress);
+}
+
 TEST_CASE("fake kernels: a delay holds its stream and no other, and gives way when the device ends") {
   FakeCuda cuda;
   FakeKernels kernels(&cuda);
