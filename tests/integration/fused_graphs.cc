@@ -135,6 +135,7 @@ RunBits RunForBits(Client* client, const v1::Graph& graph, int executions, std::
   INFO("graph " << graph.name());
   Client::CompileOptions compile;
   compile.trace = false;
+  compile.timeout_s = 60;
   Need(client->Compile(graph, compile).status());
   const auto plan = client->GetPlan(graph.name());
   Need(plan.status());

@@ -66,6 +66,7 @@ void Give(v1::Graph* g, const std::string& name, const std::string& node) {
 void RunAll(Client* client, const v1::Graph& g, int executions, const std::function<void(const ExecutionResult&)>& check) {
   Client::CompileOptions compile;
   compile.trace = false;
+  compile.timeout_s = 60;
   Need(client->Compile(g, compile).status());
   {
     SessionOptions options;
@@ -194,7 +195,9 @@ TEST_CASE("gpu daemons: graphs come and go beside one that runs") {
   std::atomic<bool> stop{false};
   std::atomic<int> done{0};
   std::string problem;
-  Need(client->Compile(Busy(), {}).status());
+  Client::CompileOptions compile;
+  compile.timeout_s = 60;
+  Need(client->Compile(Busy(), compile).status());
   std::thread busy([&] {
     const auto own = cluster.Dial();
     SessionOptions options;

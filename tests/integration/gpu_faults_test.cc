@@ -223,7 +223,7 @@ constexpr int64_t kMiB = int64_t{1} << 20;
 
 // w0 -> victim -> w1; the victim's GPU breaks in execution `fault`.
 v1::Graph Faulty(const std::string& name, int victim, v1::Transport transport, v1::Launch launch, int64_t fault) {
-  const int64_t bytes = (Real() ? 64 : 2) * kMiB;
+  const int64_t bytes = (Real() ? 16 : 2) * kMiB;
   v1::Graph g;
   g.set_name(name);
   AddSource(&g, "make", 0, bytes);

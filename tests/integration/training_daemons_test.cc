@@ -63,6 +63,7 @@ std::vector<std::vector<double>> Train(Client* client, const Case& c) {
   graph->mutable_options()->set_launch(c.launch);
   Client::CompileOptions compile;
   compile.trace = false;
+  compile.timeout_s = 60;
   Need(client->Compile(*graph, compile).status());
   std::vector<std::vector<double>> steps;
   {
