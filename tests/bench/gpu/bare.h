@@ -1,7 +1,7 @@
 #pragma once
 
-// Processes that do with bare calls of CUDA and NCCL what weft's workers do with graphs: the peers that edges are measured against. They run with
-// the environment and the communicators' settings of weft's own workers, and every wait of theirs ends.
+// Processes that do with bare calls of CUDA and NCCL what weft's workers do with graphs: the peers that edges are measured against. They
+// run with the environment and the communicators' settings of weft's own workers, and every wait of theirs ends.
 
 #include <atomic>
 #include <cstdint>
@@ -96,8 +96,8 @@ class BareProcess {
   mutable std::vector<char> words_;
 };
 
-// Forks `processes` processes, which run `body`, each with its own BareProcess on GPU GpuOrdinal(rank). Returns when all have ended; throws what the
-// first failure says, or that there was no end within `seconds`. Only while this process has one thread and has not called CUDA.
+// Forks `processes` processes, which run `body`, each with its own BareProcess on GPU GpuOrdinal(rank). Returns when all have ended; throws
+// what the first failure says, or that there was no end within `seconds`. Only while this process has one thread and has not called CUDA.
 void RunBare(int processes, double seconds, const std::function<void(BareProcess&)>& body);
 
 }  // namespace weft::bench

@@ -24,14 +24,21 @@ struct Results {
   CudaIpcHandle handle;
 };
 
-std::map<uint64_t, double> ToMap(const std::vector<uint64_t>& sizes, const Results& r) {
-  std::map<uint64_t, double> out;
-  for (size_t i = 0; i < sizes.size(); ++i) out[sizes[i]] = r.seconds[i];
-  return out;
-}
-
-void CheckSizes(const std::vector<uint64_t>& sizes) {
+// Two processes that run `body`, which sets the times that it has measured.
+BareTimes Measure(const std::vector<uint64_t>& sizes, const std::function<void(BareProcess*, Results*)>& body) {
+  BareTimes out;
+  if (sizes.empty()) return out;
   if (sizes.size() > kMostSizes) throw std::runtime_error(absl::StrCat("at most ", kMostSizes, " sizes"));
+  Common<Results> results;
+  try {
+    RunBare(2, kLimit, [&](BareProcess& p) { body(&p, results.get()); });
+  } catch (const std::exception& e) {
+    out.problem = e.what();
+  }
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (results->seconds[i] != 0) out.seconds[sizes[i]] = results->seconds[i];
+  }
+  return out;
 }
 
 // So many that the first and the last do not count, and not for long where all goes through sockets.
@@ -51,7 +58,8 @@ class Slots {
   void* at(int i) const { return memory_ + most_ * static_cast<uint64_t>(i % kSlots); }
   void Fill(uint64_t bytes, bool sender, CudaStreamHandle s) const {
     for (int i = 0; i < kSlots; ++i) {
-      p_->Check(p_->kernels()->Fill(DeviceFill::kNumber, sender ? SlotValue(i) : -1, 0, {nullptr, 0}, kDeviceF32, at(i), static_cast<int64_t>(bytes / 4), s));
+      const float value = sender ? SlotValue(i) : -1;
+      p_->Check(p_->kernels()->Fill(DeviceFill::kNumber, value, 0, {nullptr, 0}, kDeviceF32, at(i), static_cast<int64_t>(bytes / 4), s));
     }
     p_->AwaitAll(s);
   }
@@ -203,121 +211,110 @@ double ChainSeconds(BareProcess* p, Results* r, Chain* chain, int hops, const st
 
 }  // namespace
 
-std::map<uint64_t, double> BareNcclTransfers(const std::vector<uint64_t>& sizes) {
-  if (sizes.empty()) return {};
-  CheckSizes(sizes);
-  Common<Results> results;
-  RunBare(2, kLimit, [&](BareProcess& p) {
-    const bool sender = p.rank() == 0;
-    const CudaStreamHandle s = p.NewStream(true);
-    const Slots slots(&p, *std::max_element(sizes.begin(), sizes.end()));
-    const NcclCommHandle comm = p.Join(0, p.rank());
+BareTimes BareNcclTransfers(const std::vector<uint64_t>& sizes) {
+  return Measure(sizes, [&](BareProcess* p, Results* results) {
+    const bool sender = p->rank() == 0;
+    const CudaStreamHandle s = p->NewStream(true);
+    const Slots slots(p, *std::max_element(sizes.begin(), sizes.end()));
+    const NcclCommHandle comm = p->Join(0, p->rank());
     for (size_t k = 0; k < sizes.size(); ++k) {
       const uint64_t bytes = sizes[k];
       slots.Fill(bytes, sender, s);
       std::vector<double> times;
       for (int round = 0; round < Rounds(); ++round) {
-        times.push_back(Steadily(&p, s, TransfersOf(bytes), [&](int i) {
-          p.Finish(comm, sender ? p.nccl()->Send(slots.at(i), bytes, kNcclUint8, 1, comm, s) : p.nccl()->Recv(slots.at(i), bytes, kNcclUint8, 0, comm, s));
+        times.push_back(Steadily(p, s, TransfersOf(bytes), [&](int i) {
+          NcclApi* const nccl = p->nccl();
+          p->Finish(comm, sender ? nccl->Send(slots.at(i), bytes, kNcclUint8, 1, comm, s) : nccl->Recv(slots.at(i), bytes, kNcclUint8, 0, comm, s));
         }));
-        p.Meet();
+        p->Meet();
       }
       if (sender) continue;
       slots.CheckCame(bytes, "ncclSend");
       results->seconds[k] = Median(times);
     }
   });
-  return ToMap(sizes, *results.get());
 }
 
-std::map<uint64_t, double> BareIpcCopies(const std::vector<uint64_t>& sizes) {
-  if (sizes.empty()) return {};
-  CheckSizes(sizes);
-  Common<Results> results;
-  const uint64_t most = *std::max_element(sizes.begin(), sizes.end());
-  RunBare(2, kLimit, [&](BareProcess& p) {
-    const bool sender = p.rank() == 0;
-    const CudaStreamHandle s = p.NewStream(true);
-    const Slots slots(&p, most);
+BareTimes BareIpcCopies(const std::vector<uint64_t>& sizes) {
+  return Measure(sizes, [&](BareProcess* p, Results* results) {
+    const bool sender = p->rank() == 0;
+    const CudaStreamHandle s = p->NewStream(true);
+    const uint64_t most = *std::max_element(sizes.begin(), sizes.end());
+    const Slots slots(p, most);
     void* from = nullptr;
-    if (sender) p.Check(p.cuda()->IpcGetHandle(slots.memory(), &results->handle));
-    p.Meet();
-    if (!sender) p.Check(p.cuda()->IpcOpen(results->handle, &from));
+    if (sender) p->Check(p->cuda()->IpcGetHandle(slots.memory(), &results->handle));
+    p->Meet();
+    if (!sender) p->Check(p->cuda()->IpcOpen(results->handle, &from));
     for (size_t k = 0; k < sizes.size(); ++k) {
       const uint64_t bytes = sizes[k];
       slots.Fill(bytes, sender, s);
-      p.Meet();
+      p->Meet();
       if (!sender) {
         std::vector<double> times;
         for (int round = 0; round < Rounds(); ++round) {
-          times.push_back(Steadily(&p, s, TransfersOf(bytes), [&](int i) {
+          times.push_back(Steadily(p, s, TransfersOf(bytes), [&](int i) {
             const auto* const there = static_cast<const char*>(from) + most * static_cast<uint64_t>(i % kSlots);
-            p.Check(p.cuda()->MemcpyAsync(slots.at(i), there, bytes, s));
+            p->Check(p->cuda()->MemcpyAsync(slots.at(i), there, bytes, s));
           }));
         }
         slots.CheckCame(bytes, "copy");
         results->seconds[k] = Median(times);
       }
-      p.Meet();
+      p->Meet();
     }
-    if (!sender) p.Check(p.cuda()->IpcClose(from));
+    if (!sender) p->Check(p->cuda()->IpcClose(from));
   });
-  return ToMap(sizes, *results.get());
 }
 
-std::map<uint64_t, double> BareNcclHops(const std::vector<uint64_t>& sizes, bool captured, int few, int many) {
-  if (sizes.empty()) return {};
-  CheckSizes(sizes);
-  Common<Results> results;
-  RunBare(2, kLimit, [&](BareProcess& p) {
-    const NcclCommHandle there = p.Join(0, p.rank()), back = p.Join(1, 1 - p.rank());
-    Chain chain(&p, p.rank() == 0 ? back : there, p.rank() == 0 ? there : back);
+BareTimes BareNcclHops(const std::vector<uint64_t>& sizes, bool captured, int few, int many) {
+  return Measure(sizes, [&](BareProcess* p, Results* results) {
+    const NcclCommHandle there = p->Join(0, p->rank()), back = p->Join(1, 1 - p->rank());
+    Chain chain(p, p->rank() == 0 ? back : there, p->rank() == 0 ? there : back);
     const CudaStreamHandle s = chain.compute();
-    CudaApi* const cuda = p.cuda();
+    CudaApi* const cuda = p->cuda();
     for (size_t k = 0; k < sizes.size(); ++k) {
       chain.SetBytes(sizes[k]);
       // Connects, and is where what is loaded late is loaded.
       chain.InOrder(2, s);
-      p.AwaitAll(s);
+      p->AwaitAll(s);
       const auto hop = [&](const std::function<double(int)>& seconds) { return (seconds(many) - seconds(few)) / (many - few); };
       double best = 0;
       if (captured) {
         best = hop([&](int hops) {
           CudaGraphHandle graph = nullptr;
           CudaGraphExecHandle exec = nullptr;
-          p.Check(cuda->BeginCapture(s));
+          p->Check(cuda->BeginCapture(s));
           chain.InOrder(hops, s);
-          p.Check(cuda->EndCapture(s, &graph));
-          p.Check(cuda->GraphInstantiate(graph, &exec));
-          p.Check(cuda->GraphUpload(exec, s));
-          p.AwaitAll(s);
-          const double t = ChainSeconds(&p, results.get(), &chain, hops, [&] {
-            p.Check(cuda->GraphLaunch(exec, s));
-            p.AwaitAll(s);
+          p->Check(cuda->EndCapture(s, &graph));
+          p->Check(cuda->GraphInstantiate(graph, &exec));
+          p->Check(cuda->GraphUpload(exec, s));
+          p->AwaitAll(s);
+          const double t = ChainSeconds(p, results, &chain, hops, [&] {
+            p->Check(cuda->GraphLaunch(exec, s));
+            p->AwaitAll(s);
           });
-          p.Check(cuda->GraphExecDestroy(exec));
-          p.Check(cuda->GraphDestroy(graph));
+          p->Check(cuda->GraphExecDestroy(exec));
+          p->Check(cuda->GraphDestroy(graph));
           return t;
         });
       } else {
         const double one = hop([&](int hops) {
-          return ChainSeconds(&p, results.get(), &chain, hops, [&] {
+          return ChainSeconds(p, results, &chain, hops, [&] {
             chain.InOrder(hops, s);
-            p.AwaitAll(s);
+            p->AwaitAll(s);
           });
         });
         const double lanes = hop([&](int hops) {
-          return ChainSeconds(&p, results.get(), &chain, hops, [&] {
+          return ChainSeconds(p, results, &chain, hops, [&] {
             chain.OnLanes(hops);
             chain.AwaitLanes();
           });
         });
         best = std::min(one, lanes);
       }
-      if (p.rank() == 0) results->seconds[k] = best;
+      if (p->rank() == 0) results->seconds[k] = best;
     }
   });
-  return ToMap(sizes, *results.get());
 }
 
 }  // namespace weft::bench

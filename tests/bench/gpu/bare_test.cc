@@ -84,11 +84,15 @@ TEST_CASE("bare processes: elements that are not the wanted ones are an error") 
 TEST_CASE("bare transfers, copies and hops give times for every size") {
   const std::vector<uint64_t> large = {1 << 20, 4 << 20}, small = {8, 4096};
   for (const auto& times : {BareNcclTransfers(large), BareIpcCopies(large)}) {
-    CHECK(times.size() == 2);
-    for (const uint64_t bytes : large) CHECK(times.at(bytes) > 0);
+    CHECK(times.problem == "");
+    CHECK(times.seconds.size() == 2);
+    for (const uint64_t bytes : large) CHECK(times.seconds.at(bytes) > 0);
   }
-  for (const bool captured : {false, true}) CHECK(BareNcclHops(small, captured, 2, 6).size() == 2);
-  CHECK(BareNcclTransfers({}).empty());
+  for (const bool captured : {false, true}) {
+    // With much else on the machine the difference of two chains may be below 0.
+    CHECK(BareNcclHops(small, captured, 2, 6).problem == "");
+  }
+  CHECK(BareNcclTransfers({}).seconds.empty());
 }
 
 TEST_CASE("overlap by hand gives a period over ipc and nccl") {

@@ -124,7 +124,11 @@ double Median(std::vector<double> values) {
 }
 
 void Row(const std::string& what, const std::string& result, const std::string& mark, int ok) {
-  std::printf("RESULT %s | %s | %s | %s\n", what.c_str(), result.c_str(), mark.c_str(), ok < 0 ? "-" : ok > 0 ? "ok" : "no");
+  // A cell is one line: errors may have several.
+  std::string cell = result;
+  std::replace(cell.begin(), cell.end(), '\n', ' ');
+  std::replace(cell.begin(), cell.end(), '|', '/');
+  std::printf("RESULT %s | %s | %s | %s\n", what.c_str(), cell.c_str(), mark.c_str(), ok < 0 ? "-" : ok > 0 ? "ok" : "no");
   std::fflush(stdout);
 }
 

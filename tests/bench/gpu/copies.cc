@@ -142,13 +142,14 @@ int Copies(int argc, char** argv) {
   }
   if (sizes.empty()) sizes = {56, 225, 900};
   // Between GPUs a plain copy is one from another process' memory on the other GPU; those come first, since they fork.
-  std::map<uint64_t, double> plain;
+  BareTimes plain;
   if (!SharesGpu(2)) {
     std::vector<uint64_t> bytes;
     for (const uint64_t mib : sizes) bytes.push_back(mib << 20);
     plain = BareIpcCopies(bytes);
+    if (!plain.problem.empty()) throw std::runtime_error(plain.problem);
   }
-  for (const uint64_t mib : sizes) Ipc(mib, mps, SharesGpu(2) ? PlainCopies(mib << 20) : std::vector<double>{plain.at(mib << 20)});
+  for (const uint64_t mib : sizes) Ipc(mib, mps, SharesGpu(2) ? PlainCopies(mib << 20) : std::vector<double>{plain.seconds.at(mib << 20)});
   if (host) HostToDevice(256);
   return 0;
 }

@@ -1,4 +1,5 @@
-// Edges between two workers against bare calls that do the same in the same run: bandwidth of large values, and what a hop of a small one costs.
+// Edges between two workers against bare calls that do the same in the same run: bandwidth of large values, and what a hop of a small
+// one costs.
 
 #include <algorithm>
 #include <cstdio>
@@ -46,9 +47,9 @@ std::string SizeText(uint64_t bytes) {
 }
 
 // The execution's number goes back and forth between w0 and w1, doubled at every stop.
-v1::Graph Chain(uint64_t bytes, int hops, v1::Transport transport, v1::Launch launch) {
+v1::Graph Chain(const std::string& name, uint64_t bytes, int hops, v1::Transport transport, v1::Launch launch) {
   v1::Graph g;
-  g.set_name("chain");
+  g.set_name(name);
   v1::Actor* source = g.add_actor();
   source->set_name("source");
   source->set_class_("std.Source");
@@ -90,14 +91,16 @@ v1::Graph Chain(uint64_t bytes, int hops, v1::Transport transport, v1::Launch la
 
 // Seconds from admission to the end of an execution, the median of several.
 double ChainSeconds(Client* client, uint64_t bytes, int hops, v1::Transport transport, v1::Launch launch, int executions) {
-  const Steady s = Run(client, Chain(bytes, hops, transport, launch), 5, executions);
+  const std::string name = absl::StrCat("chain-", bytes, "-", hops, "-", v1::Launch_Name(launch));
+  const Steady s = Run(client, Chain(name, bytes, hops, transport, launch), 5, executions);
   std::vector<double> times;
   for (const ExecutionResult& r : s.results) {
     const Tensor& out = r.outputs.at("out");
     const double want = static_cast<double>(r.execution) * static_cast<double>(int64_t{1} << hops);
     for (const int64_t i : {int64_t{0}, static_cast<int64_t>(bytes / 4) - 1}) {
       const double got = ElementAsDouble(out, i);
-      if (got != want) throw std::runtime_error(absl::StrCat("chain of ", hops, " hops, execution ", r.execution, ": ", got, " came, not ", want));
+      if (got == want) continue;
+      throw std::runtime_error(absl::StrCat("chain of ", hops, " hops, execution ", r.execution, ": ", got, " came, not ", want));
     }
     times.push_back(static_cast<double>(r.done_ns - r.admitted_ns) * 1e-9);
   }
@@ -140,28 +143,66 @@ Settings Parse(int argc, char** argv) {
   return s;
 }
 
-void Bandwidth(Client* client, const std::string& what, v1::Transport transport, uint64_t bytes, double bare) {
-  const int edges = bytes > 512 * kMiB ? 4 : 8;
-  const int executions = static_cast<int>(std::clamp(0.7 / (bare * edges), 4.0, 100.0));
-  // Made anew each time, which costs a moment of the GPU's memory; not where the workers share the GPU.
-  const bool fresh = !SharesGpu(2);
-  const Steady s = Run(client, FanOut("edges", transport, bytes, edges, 4, fresh), 4, executions);
-  CheckFanOut(s, fresh);
-  const double weft = s.period_s / edges;
-  const bool marked = bytes >= kMarked;
-  Row(absl::StrCat(what, ", ", SizeText(bytes)),
-      absl::StrFormat("%s (%.1f GB/s), bare %s (%.1f GB/s): %.1f %%", Ms(weft), bytes / weft * 1e-9, Ms(bare), bytes / bare * 1e-9, bare / weft * 100),
-      marked ? ">= 95 %" : "", marked ? bare / weft >= 0.95 : -1);
-}
+// One cluster's rows. A row that cannot be measured says why, and the others are measured all the same.
+class Table {
+ public:
+  Table(std::string what, v1::Transport transport)
+      : what_(std::move(what)), transport_(transport), cluster_({"h0", "h0"}, "h0", {GpuOf(0), GpuOf(1)}), client_(cluster_.Dial()) {}
 
-void Hop(Client* client, const std::string& what, v1::Transport transport, v1::Launch launch, uint64_t bytes, double bare) {
-  const int executions = static_cast<int>(std::clamp(0.7 / (std::max(bare, 1e-6) * kMany), 10.0, 200.0));
-  const double many = ChainSeconds(client, bytes, kMany, transport, launch, executions);
-  const double weft = (many - ChainSeconds(client, bytes, kFew, transport, launch, executions)) / (kMany - kFew);
-  Row(absl::StrCat(what, ", ", SizeText(bytes), ", launch ", v1::Launch_Name(launch)),
-      absl::StrFormat("%.1f us a hop, bare %.1f us: %+.1f us", weft * 1e6, bare * 1e6, (weft - bare) * 1e6), "<= 3 us more",
-      weft - bare <= kMostMore);
-}
+  bool failed() const { return failed_; }
+
+  void Bandwidth(uint64_t bytes, const BareTimes& all) {
+    const bool marked = bytes >= kMarked;
+    Try(absl::StrCat(what_, ", ", SizeText(bytes)), marked ? ">= 95 %" : "", [&](const std::string& label, const std::string& mark) {
+      const double bare = Of(all, bytes);
+      const int edges = bytes > 512 * kMiB ? 4 : 8;
+      const int executions = static_cast<int>(std::clamp(0.7 / (bare * edges), 4.0, 100.0));
+      // Made anew each time, which costs a moment of the GPU's memory; not where the workers share the GPU.
+      const bool fresh = !SharesGpu(2);
+      const Steady s = Run(client_.get(), FanOut(absl::StrCat("edges-", bytes), transport_, bytes, edges, 4, fresh), 4, executions);
+      CheckFanOut(s, fresh);
+      const double weft = s.period_s / edges;
+      Row(label,
+          absl::StrFormat("%s (%.1f GB/s), bare %s (%.1f GB/s): %.1f %%", Ms(weft), bytes / weft * 1e-9, Ms(bare), bytes / bare * 1e-9,
+                          bare / weft * 100),
+          mark, marked ? bare / weft >= 0.95 : -1);
+    });
+  }
+
+  void Hop(v1::Launch launch, uint64_t bytes, const BareTimes& all) {
+    Try(absl::StrCat(what_, ", ", SizeText(bytes), ", launch ", v1::Launch_Name(launch)), "<= 3 us more",
+        [&](const std::string& label, const std::string& mark) {
+          const double bare = Of(all, bytes);
+          const int executions = static_cast<int>(std::clamp(0.7 / (std::max(bare, 1e-6) * kMany), 10.0, 200.0));
+          const double many = ChainSeconds(client_.get(), bytes, kMany, transport_, launch, executions);
+          const double weft = (many - ChainSeconds(client_.get(), bytes, kFew, transport_, launch, executions)) / (kMany - kFew);
+          Row(label, absl::StrFormat("%.1f us a hop, bare %.1f us: %+.1f us", weft * 1e6, bare * 1e6, (weft - bare) * 1e6), mark,
+              weft - bare <= kMostMore);
+        });
+  }
+
+ private:
+  static double Of(const BareTimes& all, uint64_t bytes) {
+    const auto it = all.seconds.find(bytes);
+    if (it == all.seconds.end()) throw std::runtime_error(all.problem);
+    return it->second;
+  }
+
+  void Try(const std::string& label, const std::string& mark, const std::function<void(const std::string&, const std::string&)>& measure) {
+    try {
+      measure(label, mark);
+    } catch (const std::exception& e) {
+      failed_ = true;
+      Row(label, e.what(), mark, 0);
+    }
+  }
+
+  const std::string what_;
+  const v1::Transport transport_;
+  Daemons cluster_;
+  const std::unique_ptr<Client> client_;
+  bool failed_ = false;
+};
 
 }  // namespace
 
@@ -171,19 +212,18 @@ int Edges(int argc, char** argv) {
   const std::string what =
       absl::StrCat(s.transport == v1::NCCL ? "nccl" : "ipc", SharesGpu(2) ? " edge within a GPU" : " edge", mps ? ", MPS" : "");
   // All that is bare first: later this process has threads.
-  const auto bare = s.transport == v1::NCCL ? BareNcclTransfers(s.large) : BareIpcCopies(s.large);
-  std::map<v1::Launch, std::map<uint64_t, double>> hops;
+  const BareTimes bare = s.transport == v1::NCCL ? BareNcclTransfers(s.large) : BareIpcCopies(s.large);
+  std::map<v1::Launch, BareTimes> hops;
   for (const v1::Launch launch : s.launches) hops[launch] = BareNcclHops(s.small, launch == v1::GRAPH, kFew, kMany);
-  for (const auto& [bytes, seconds] : bare) std::printf("bare, %s: %s\n", SizeText(bytes).c_str(), Ms(seconds).c_str());
+  for (const auto& [bytes, seconds] : bare.seconds) std::printf("bare, %s: %s\n", SizeText(bytes).c_str(), Ms(seconds).c_str());
   std::fflush(stdout);
 
-  Daemons cluster({"h0", "h0"}, "h0", {GpuOf(0), GpuOf(1)});
-  const auto client = cluster.Dial();
-  for (const uint64_t bytes : s.large) Bandwidth(client.get(), what, s.transport, bytes, bare.at(bytes));
+  Table table(what, s.transport);
+  for (const uint64_t bytes : s.large) table.Bandwidth(bytes, bare);
   for (const uint64_t bytes : s.small) {
-    for (const v1::Launch launch : s.launches) Hop(client.get(), what, s.transport, launch, bytes, hops[launch][bytes]);
+    for (const v1::Launch launch : s.launches) table.Hop(launch, bytes, hops[launch]);
   }
-  return 0;
+  return table.failed() ? 1 : 0;
 }
 
 }  // namespace weft::bench

@@ -53,7 +53,8 @@ class Hand {
     }
     const CudaStreamHandle receives = p_->NewStream(true), compute = p_->NewStream(false);
     p_->Check(p_->kernels()->OpenStream(compute));
-    const std::vector<CudaEventHandle> came = Events(*p_, kSenders * kSlots), used = Events(*p_, kSenders * kSlots), done = Events(*p_, kAhead);
+    const std::vector<CudaEventHandle> came = Events(*p_, kSenders * kSlots), used = Events(*p_, kSenders * kSlots);
+    const std::vector<CudaEventHandle> done = Events(*p_, kAhead);
     Nanos begin = 0;
     const size_t total = warm + iterations;
     for (size_t k = 0; k < total; ++k) {
@@ -96,7 +97,9 @@ class Hand {
 }  // namespace
 
 double HandNcclPeriod(int64_t rows, int warm, int iterations) {
-  if (rows % 2 != 0 || iterations <= static_cast<int>(kAhead)) throw std::runtime_error("by hand: an even number of rows, and more than 4 iterations");
+  if (rows % 2 != 0 || iterations <= static_cast<int>(kAhead)) {
+    throw std::runtime_error("by hand: an even number of rows, and more than 4 iterations");
+  }
   Common<double> period;
   RunBare(kSenders + 1, 45, [&](BareProcess& p) {
     Hand hand(&p, rows);

@@ -1,5 +1,5 @@
-// kill -9 of one of four workers while values go round: how long until the client has the error, until the others have failed, aborted and forgotten the
-// graph, and until an execution gives a good result again, on those that are left and with the killed one started anew.
+// kill -9 of one of four workers while values go round: how long until the client has the error, until the others have failed, aborted and
+// forgotten the graph, and until an execution gives a good result again, on those that are left and with the killed one started anew.
 
 #include <signal.h>
 
@@ -118,7 +118,8 @@ void RunOne(Client* client, const v1::Graph& g) {
 
 double Since(Nanos t) { return ToSeconds(Clock::Real()->Now() - t); }
 
-// Seconds from the kill until every one of `others` says that the graph has failed or knows it no more, and until all have aborted and forgotten it.
+// Seconds from the kill until every one of `others` says that the graph has failed or knows it no more, and until all have aborted and
+// forgotten it.
 struct Others {
   double failed = 0, gone = 0;
 };
@@ -164,7 +165,10 @@ Settings Parse(int argc, char** argv) {
 class Rounds {
  public:
   explicit Rounds(const Settings& s)
-      : settings_(s), cluster_(std::vector<std::string>(kWorkers, "h0"), "h0", Devices(s)), client_(cluster_.Dial()), watcher_(cluster_.Dial()) {}
+      : settings_(s),
+        cluster_(std::vector<std::string>(kWorkers, "h0"), "h0", Devices(s)),
+        client_(cluster_.Dial()),
+        watcher_(cluster_.Dial()) {}
 
   void Run() {
     const Nanos began = Clock::Real()->Now();
@@ -243,11 +247,13 @@ class Rounds {
       failure = e.what();
     }
     watch.join();
-    if (!failure.empty() || !problem.empty()) throw std::runtime_error(absl::StrCat("round ", round, ": ", failure, failure.empty() ? "" : "; ", problem));
+    if (!failure.empty() || !problem.empty()) {
+      throw std::runtime_error(absl::StrCat("round ", round, ": ", failure, failure.empty() ? "" : "; ", problem));
+    }
     failed_.push_back(seen.failed);
     gone_.push_back(seen.gone);
-    std::printf("round %d: w%d killed %.0f ms into it: client %.1f ms, others failed %.1f ms, gone %.1f ms, good on three %.1f ms\n", round, victim,
-                into_s * 1e3, told_.back() * 1e3, failed_.back() * 1e3, gone_.back() * 1e3, three_.back() * 1e3);
+    std::printf("round %d: w%d killed %.0f ms into it: client %.1f ms, others failed %.1f ms, gone %.1f ms, good on three %.1f ms\n", round,
+                victim, into_s * 1e3, told_.back() * 1e3, failed_.back() * 1e3, gone_.back() * 1e3, three_.back() * 1e3);
     std::fflush(stdout);
     cluster_.KillWorker(victim);  // reaps it
     cluster_.StartWorker(victim);
