@@ -197,14 +197,15 @@ void RunBare(int processes, double seconds, const std::function<void(BareProcess
     children.push_back(pid);
   }
   const auto fail = [&](const std::string& why) {
-    if (board->done.load() < processes && board->failed.exchange(1) == 0) std::strncpy(board->problem, why.c_str(), sizeof board->problem - 1);
+    if (board->done.load() == processes || board->failed.exchange(1) != 0) return;
+    std::strncpy(board->problem, why.c_str(), sizeof board->problem - 1);
   };
   // What has failed or is done ends by itself, but not where a call of CUDA or NCCL hangs.
   Nanos kill_at = deadline + 2 * kNanosPerSecond;
   std::vector<bool> ended(children.size(), false);
   while (std::find(ended.begin(), ended.end(), false) != ended.end()) {
     const Nanos now = Clock::Real()->Now();
-    if (board->failed.load() != 0 || board->done.load() == processes) kill_at = std::min(kill_at, now + 3 * kNanosPerSecond);
+    if (board->failed.load() != 0 || board->done.load() == processes) kill_at = std::min(kill_at, now + 6 * kNanosPerSecond);
     if (now > kill_at) fail(absl::StrCat("no end within ", seconds, " s"));
     for (size_t i = 0; i < children.size(); ++i) {
       if (ended[i]) continue;
