@@ -5,7 +5,9 @@
 
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <deque>
 #include <future>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "tests/chaos/chaos.h"
@@ -23,32 +25,47 @@ std::vector<double> Moments(const std::vector<double>& all) {
   return {all.front(), all[all.size() / 2], all.back()};
 }
 
-// Three workers of four, w3 being the spare: when one is killed the spare takes its place, so that a new graph runs at once, and the killed one, which
-// comes up meanwhile, is the next spare.
+// Hosts of the workers of Places.
+std::vector<std::string> Hosts(bool one) {
+  std::vector<std::string> hosts;
+  for (int w = 0; w < (OnRealGpus() ? 5 : 4); ++w) hosts.push_back(one ? "h0" : absl::StrCat("h", w));
+  return hosts;
+}
+
+// Three workers that graphs run on, and spares: when one is killed a spare takes its place, so that a new graph runs at once, and the killed one, which
+// comes up meanwhile, is the last of the spares.
 class Places {
  public:
-  explicit Places(Daemons* d) : d_(d) {}
+  explicit Places(Daemons* d) : d_(d) {
+    for (int w = 3; w < static_cast<int>(Hosts(true).size()); ++w) spares_.push_back(w);
+  }
   const std::vector<int>& workers() const { return use_; }
   int At(int round) const { return use_[static_cast<size_t>(round % 3)]; }
-  // Pre: the spare runs.
   void Replace(int round) {
-    std::swap(use_[static_cast<size_t>(round % 3)], spare_);
-    d_->StartWorker(spare_);
+    int& place = use_[static_cast<size_t>(round % 3)];
+    d_->StartWorker(place);
+    spares_.push_back(std::exchange(place, spares_.front()));
+    spares_.pop_front();
+    d_->AwaitWorkers({place});
+    ++replaced_;
   }
-  // All four are up, and a graph runs with the one that was killed last.
+  // A graph runs with the one that was killed last. Where that costs seconds, only if none that was killed has taken part yet.
   void Finish(const Make& make, const std::string& name) {
+    if (OnRealGpus() && replaced_ > spares_.size()) return;
     d_->AwaitWorkers();
-    CheckRuns(*d_, make(name, {spare_, use_[0], use_[1]}));
+    CheckRuns(*d_, make(name, {spares_.back(), use_[0], use_[1]}));
   }
 
  private:
   Daemons* const d_;
   std::vector<int> use_ = {0, 1, 2};
-  int spare_ = 3;
+  std::deque<int> spares_;
+  size_t replaced_ = 0;
 };
 
 // Kills each of three workers in turn, each at another moment.
 void KillEachInTurn(Daemons* d, const Make& make, const std::vector<double>& moments) {
+  d->AwaitWorkers();
   Places places(d);
   int round = 0;
   for (const double into_s : Moments(moments)) {
@@ -56,7 +73,6 @@ void KillEachInTurn(Daemons* d, const Make& make, const std::vector<double>& mom
     const pid_t pid = d->worker_pid(victim);
     CheckKillIsTold(*d, make(absl::StrCat("g", round), places.workers()), into_s, [&] { d->KillWorker(victim); }, WorkerGone(victim, pid));
     CheckSurvivors(*d, places.workers(), victim);
-    d->AwaitWorkers();  // the one of the round before: the spare
     places.Replace(round);
     CheckRuns(*d, make(absl::StrCat("again", round), places.workers()));
     ++round;
@@ -65,24 +81,24 @@ void KillEachInTurn(Daemons* d, const Make& make, const std::vector<double>& mom
 }
 
 TEST_CASE_METHOD(LeavesNothing, "kill -9 of a worker while executions run, over shared memory") {
-  Daemons d({"h0", "h0", "h0", "h0"});
+  Daemons d(Hosts(true));
   KillEachInTurn(&d, [](const std::string& name, const std::vector<int>& w) { return Chain(name, w, false); }, {0, 0.003, 0.02});
   KillEachInTurn(&d, [](const std::string& name, const std::vector<int>& w) { return Bulk("bulk-" + name, w, false); }, {0.001, 0.004, 0.0105});
 }
 
 TEST_CASE_METHOD(LeavesNothing, "kill -9 of a worker in links and collectives between hosts") {
-  Daemons d({"h0", "h1", "h2", "h3"});
+  Daemons d(Hosts(false));
   KillEachInTurn(&d, [](const std::string& name, const std::vector<int>& w) { return Chain(name, w, true); }, {0, 0.003, 0.02});
 }
 
 TEST_CASE_METHOD(LeavesNothing, "kill -9 of a peer in the middle of large transfers between hosts") {
-  Daemons d({"h0", "h1", "h2", "h3"});
+  Daemons d(Hosts(false));
   KillEachInTurn(&d, [](const std::string& name, const std::vector<int>& w) { return Bulk(name, w, false); },
                  {0, 0.001, 0.002, 0.0045, 0.007, 0.0105});
 }
 
 TEST_CASE_METHOD(LeavesNothing, "kill -9 of a member in the middle of large collectives between hosts") {
-  Daemons d({"h0", "h1", "h2", "h3"});
+  Daemons d(Hosts(false));
   KillEachInTurn(&d, [](const std::string& name, const std::vector<int>& w) { return Bulk(name, w, true); },
                  {0, 0.001, 0.002, 0.0045, 0.007, 0.0105});
 }
@@ -137,7 +153,7 @@ void KillDuringBootstrap(Daemons* d, const std::vector<bool>& collectives) {
   for (const bool collective : collectives) {
     const int victim = places.At(round);
     const std::string name = absl::StrCat("g", round);
-    d->AwaitWorkers();
+    d->AwaitWorkers(places.workers());
     d->SignalWorker(victim, SIGSTOP);
     const std::unique_ptr<Client> client = d->Dial();
     std::future<absl::Status> compiled =
@@ -159,16 +175,16 @@ void KillDuringBootstrap(Daemons* d, const std::vector<bool>& collectives) {
 }
 
 TEST_CASE_METHOD(LeavesNothing, "kill -9 of a worker in the middle of bootstrap: the compile fails and names it") {
-  Daemons between({"h0", "h1", "h2", "h3"}, "h0", {}, Daemons::kComingUp);
+  Daemons between(Hosts(false), "h0", {}, Daemons::kComingUp);
   if (OnRealGpus()) return KillDuringBootstrap(&between, {false, true});
-  Daemons within({"h0", "h0", "h0", "h0"});
+  Daemons within(Hosts(true));
   KillDuringBootstrap(&within, {false});
   KillDuringBootstrap(&between, {true});
 }
 
 // Other than the stopped one these die at any step of loading and connecting. On GPUs that takes longer: communicators join.
 TEST_CASE_METHOD(LeavesNothing, "kill -9 of a worker at many moments around bootstrap") {
-  Daemons d({"h0", "h1", "h2", "h3"});
+  Daemons d(Hosts(false));
   Places places(&d);
   std::vector<int> moments_ms = {0, 3, 6, 9, 12, 15, 18, 21};
   if (OnRealGpus()) moments_ms = {0, 21, 100, 400};
@@ -188,7 +204,6 @@ TEST_CASE_METHOD(LeavesNothing, "kill -9 of a worker at many moments around boot
     // It may have been ready before, or have found the worker missing already.
     if (!s.ok()) CHECK_THAT(std::string(s.message()), Contains(WorkerGone(victim, pid)) || Contains(absl::StrCat("w", victim)));
     CheckSurvivors(d, places.workers(), victim);
-    d.AwaitWorkers();
     places.Replace(round);
     CheckRuns(d, Chain("again" + name, places.workers(), true));
     ++round;

@@ -208,7 +208,7 @@ void Daemons::KillCli(pid_t pid) {
 
 double Daemons::SecondsAwaited() { return ToSeconds(awaited.load()); }
 
-void Daemons::AwaitWorkers() const {
+void Daemons::AwaitWorkers(const std::vector<int>& which) const {
   const Nanos since = Clock::Real()->Now();
   const std::shared_ptr<void> count(nullptr, [since](void*) { awaited.fetch_add(Clock::Real()->Now() - since); });
   const std::unique_ptr<Client> client = Dial();
@@ -225,6 +225,7 @@ void Daemons::AwaitWorkers() const {
         if (w.state() == "alive") alive[w.name()] = w.pid();
       }
       for (size_t i = 0; i < workers_.size(); ++i) {
+        if (!which.empty() && std::find(which.begin(), which.end(), static_cast<int>(i)) == which.end()) continue;
         const auto it = alive.find("w" + std::to_string(i));
         all &= workers_[i] <= 0 || (it != alive.end() && it->second == workers_[i]);
       }

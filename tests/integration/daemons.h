@@ -42,9 +42,9 @@ class Daemons {
   void StartWorker(int i);
   // On the former port.
   void StartDriver();
-  // Until every worker process that this object runs is alive to the driver under its own pid (not as an earlier process of its name), for
-  // at most 20 s (60 s on GPUs); then throws with what the driver says.
-  void AwaitWorkers() const;
+  // Until every worker process that this object runs, or of `which` if any are named, is alive to the driver under its own pid (not as an earlier
+  // process of its name), for at most 20 s (60 s on GPUs); then throws with what the driver says.
+  void AwaitWorkers(const std::vector<int>& which = {}) const;
   // What all objects of this process have spent in that.
   static double SecondsAwaited();
   // Whether the worker's process runs: not ended, nor a zombie.

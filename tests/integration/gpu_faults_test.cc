@@ -221,8 +221,8 @@ constexpr int64_t kMiB = int64_t{1} << 20;
 
 // --- a GPU fails for good
 
-// w0 -> victim -> w1; the victim's GPU breaks in execution `fault`.
-v1::Graph Faulty(const std::string& name, int victim, v1::Transport transport, v1::Launch launch, int64_t fault) {
+// w0 -> victim -> `end`, which may be the victim itself; the victim's GPU breaks in execution `fault`.
+v1::Graph Faulty(const std::string& name, int victim, int end, v1::Transport transport, v1::Launch launch, int64_t fault) {
   const int64_t bytes = (Real() ? 16 : 2) * kMiB;
   v1::Graph g;
   g.set_name(name);
@@ -231,10 +231,10 @@ v1::Graph Faulty(const std::string& name, int victim, v1::Transport transport, v
   v1::Config* bad = AddTask(&g, "bad", "std.Fail", victim, "run", {"make"})->mutable_config();
   bad->add_fail_on(fault);
   bad->set_on_device(true);
-  AddTask(&g, "end", "std.Identity", 1, "identity", {"bad"});
+  AddTask(&g, "end", "std.Identity", end, "identity", {"bad"});
   Carry(&g, "make", "bad", transport);
-  Carry(&g, "bad", "end", transport);
-  for (const char* how : {"min", "max"}) AddReduced(&g, how, 1, "end");
+  if (end != victim) Carry(&g, "bad", "end", transport);
+  for (const char* how : {"min", "max"}) AddReduced(&g, how, end, "end");
   AddReduced(&g, "max", victim, "other");  // and this comes while `bad` may be at work
   Carry(&g, "other", "max.other", transport);
   SetOptions(&g, launch);
@@ -295,7 +295,7 @@ TEST_CASE_METHOD(LeavesNothing, "gpu faults: an illegal address ends its worker,
     for (const v1::Launch launch : {v1::STREAM, v1::GRAPH}) {
       const std::string what = absl::StrCat(v1::Transport_Name(t), "-", v1::Launch_Name(launch));
       INFO(what << ", the GPU of " << W(victim));
-      const v1::Graph g = Faulty(absl::StrCat("fault-", what), victim, t, launch, kFault);
+      const v1::Graph g = Faulty(absl::StrCat("fault-", what), victim, 1, t, launch, kFault);
       CheckFaultIsTold(d, client.get(), g, victim, kFault);
       // At once, whatever the worker still does.
       CheckRunsRight(client.get(), Copies(absl::StrCat("after-", what), 0, 1, t, launch, kMiB, 0.001));
@@ -319,36 +319,45 @@ TEST_CASE_METHOD(LeavesNothing, "gpu faults: an illegal address ends its worker,
   bystander.CheckGoesOn();
 }
 
+// And the client's values come from the GPU that fails: what it leaves in their place is not delivered.
 TEST_CASE_METHOD(LeavesNothing, "gpu faults: a GPU that fails for good fails every graph of its worker, one that rests and one that is compiled too") {
-  Daemons d({"h0", "h0", "h0"}, "h0", {Gpu(0, ""), Gpu(1, ""), Gpu(2, "", "--with-faults")});
+  std::vector<std::string> devices;
+  for (int w = 0; w < 6; ++w) devices.push_back(Gpu(w, "", w < 2 ? "" : "--with-faults"));
+  Daemons d(std::vector<std::string>(6, "h0"), "h0", devices);
   const auto client = d.Dial();
-  Need(CompileSoon(client.get(), Copies("rests", 0, 2, v1::IPC, v1::STREAM, kMiB, 0)));
-  auto resting = client->OpenSession({"rests"});
-  Need(resting.status());
-  std::future<absl::Status> compiling = std::async(std::launch::async, [&] {
-    // Over and over, so that some step of a bootstrap falls into the worker's end.
-    const auto own = d.Dial();
-    absl::Status s;
-    for (int i = 0; s.ok() && i < 1000; ++i) {
-      s = CompileSoon(own.get(), Copies("comes", 2, 0, v1::IPC, v1::STREAM, kMiB, 0));
-      if (s.ok()) s = own->Teardown("comes");
-    }
-    return s;
-  });
-  CheckFaultIsTold(d, client.get(), Faulty("faulty", 2, v1::IPC, v1::STREAM, 3), 2, 3);
-  const absl::Status compiled = compiling.get();
-  // From the device, from the end of the process, or for want of the worker.
-  CHECK_THAT(std::string(compiled.message()), Contains("w2"));
-  std::string told;
-  CHECK(Within(5, [&] {
-    const auto h = (*resting)->Submit({});
-    told = std::string((h.ok() ? (*resting)->Wait(*h, 5).status() : h.status()).message());
-    return !told.empty();
-  }));
-  INFO(d.HowWorkerEnded(2) << d.Log("w2") << d.Log("driver"));
-  CHECK_THAT(told, Contains("worker w2") && Contains("cudaErrorIllegalAddress"));
-  CheckOnlyIsGone(d, client.get(), 2, 2);
-  CheckRunsRight(client.get(), Copies("after", 0, 1, v1::IPC, v1::STREAM, kMiB, 0));
+  for (int i = 0; i < 4; ++i) {
+    const int victim = 2 + i;
+    const v1::Launch launch = i % 2 == 0 ? v1::STREAM : v1::GRAPH;
+    INFO("the GPU of " << W(victim) << ", " << v1::Launch_Name(launch));
+    const std::string rests = absl::StrCat("rests", i), comes = absl::StrCat("comes", i), faulty = absl::StrCat("faulty", i);
+    Need(CompileSoon(client.get(), Copies(rests, 0, victim, v1::IPC, launch, kMiB, 0)));
+    auto resting = client->OpenSession({rests});
+    Need(resting.status());
+    std::future<absl::Status> compiling = std::async(std::launch::async, [&] {
+      // Over and over, so that some step of a bootstrap falls into the worker's end.
+      const auto own = d.Dial();
+      absl::Status s;
+      for (int n = 0; s.ok() && n < 1000; ++n) {
+        s = CompileSoon(own.get(), Copies(comes, victim, 0, v1::IPC, launch, kMiB, 0));
+        if (s.ok()) s = own->Teardown(comes);
+      }
+      return s;
+    });
+    CheckFaultIsTold(d, client.get(), Faulty(faulty, victim, victim, v1::IPC, launch, 3 + i), victim, 3 + i);
+    const absl::Status compiled = compiling.get();
+    // From the device, from the end of the process, or for want of the worker.
+    CHECK_THAT(std::string(compiled.message()), Contains(W(victim)));
+    std::string told;
+    CHECK(Within(5, [&] {
+      const auto h = (*resting)->Submit({});
+      told = std::string((h.ok() ? (*resting)->Wait(*h, 5).status() : h.status()).message());
+      return !told.empty();
+    }));
+    INFO(d.HowWorkerEnded(victim) << d.Log(W(victim)) << d.Log("driver"));
+    CHECK_THAT(told, Contains("worker " + W(victim)) && Contains("cudaErrorIllegalAddress"));
+    CheckOnlyIsGone(d, client.get(), victim, 2);
+    CheckRunsRight(client.get(), Copies(absl::StrCat("after", i), 0, 1, v1::IPC, launch, kMiB, 0));
+  }
 }
 
 // --- a process dies in the middle of copies over ipc
