@@ -163,7 +163,10 @@ int Main(const Flags& f, const CudaLoader& load_cuda) {
   eo.doorbell = env.doorbell;
   eo.spin = spin;
   eo.device = env.device;
-  if (quiet != nullptr) eo.holds_device = [&quiet](bool at_rest) { return quiet->Holds(at_rest); };
+  if (quiet != nullptr) {
+    eo.holds_device = [&quiet](bool at_rest) { return quiet->Holds(at_rest); };
+    eo.why_held = [&quiet] { return quiet->WaitText(); };
+  }
   std::atomic<bool> device_failed{false};
   std::atomic<bool> device_failing{false};
   absl::Status device_cause;  // before device_failed
@@ -201,7 +204,7 @@ int Main(const Flags& f, const CudaLoader& load_cuda) {
       // A call of an actor that never returns cannot be ended by anyone else.
       std::thread([] {
         std::this_thread::sleep_for(kHardStop);
-        spdlog::error("the worker did not stop in time, since a call of an actor does not return; it ends now");
+        spdlog::error("the worker did not stop in time, since a call of an actor or of a library does not return; it ends now");
         _exit(1);
       }).detach();
       agent.Stop(device_failed.load() ? kLastWords : 0);

@@ -86,11 +86,34 @@ class Device {
   // From now on events can tell their times, at some cost.
   virtual void SetTiming(bool on) {}
 
+  // Named ranges on the calling thread for a profiler of the device, such as Nsight Systems: DeviceRange below. HasRanges: whether any profiler could
+  // see them.
+  virtual bool HasRanges() const { return false; }
+  virtual void PushRange(const char* name) {}
+  virtual void PopRange() {}
+
   // Whether events become ready without ringing any doorbell, so that the loop must ask while something is under way.
   virtual bool Polls() const { return false; }
 
   // First unrecoverable error of the device, such as an illegal address; OK while it works. The worker then exits.
   virtual absl::Status Health() const { return absl::OkStatus(); }
+};
+
+// What is put on a device while this lives bears a name in a profiler. They nest.
+class DeviceRange {
+ public:
+  // nullptr: none. `device` outlives it.
+  DeviceRange(Device* device, const std::string& name) : device_(device) {
+    if (device_ != nullptr) device_->PushRange(name.c_str());
+  }
+  ~DeviceRange() {
+    if (device_ != nullptr) device_->PopRange();
+  }
+  DeviceRange(const DeviceRange&) = delete;
+  DeviceRange& operator=(const DeviceRange&) = delete;
+
+ private:
+  Device* const device_;
 };
 
 }  // namespace weft

@@ -3,10 +3,15 @@
 //   --with-faults             the kernels of tests/faults/faulty_kernels.h
 //   --fake-memory-mib N       memory of the GPU
 //   --fake-copy-mib-per-s N   how fast large copies go
+//   --hold-calls DIR          while a file DIR/METHOD is there, calls of that method of CUDA (FakeCuda::HoldCalls) do not return
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -15,11 +20,28 @@
 #include "tests/faults/faulty_kernels.h"
 #include "worker/worker_main.h"
 
+namespace {
+
+void HoldCallsNamedIn(const std::string& dir, weft::FakeCuda* cuda) {
+  std::map<std::string, bool> held = {{"Enqueue", false}, {"EventRecord", false}, {"EventQuery", false}, {"Free", false}};
+  while (true) {
+    for (auto& [method, is] : held) {
+      std::error_code ignored;
+      const bool want = std::filesystem::exists(dir + "/" + method, ignored);
+      if (want != is) cuda->HoldCalls(method, is = want);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   using weft::FakeKernels;
   using weft::FakePlugin;
   FakePlugin::Options options;
   bool faults = false;
+  std::string hold_calls;
   std::vector<char*> rest;
   for (int i = 0; i < argc; ++i) {
     const std::string arg = argv[i];
@@ -28,6 +50,8 @@ int main(int argc, char** argv) {
                                                               : nullptr;
     if (arg == "--with-faults") {
       faults = true;
+    } else if (arg == "--hold-calls" && i + 1 < argc) {
+      hold_calls = argv[++i];
     } else if (number == nullptr) {
       rest.push_back(argv[i]);
     } else {
@@ -46,6 +70,7 @@ int main(int argc, char** argv) {
   weft::KernelsApi* kernels = new FakeKernels(&fakes->cuda);
   if (faults) kernels = new weft::FaultyKernels(kernels);
   auto* const plugin = new weft::CudaPlugin(fakes->plugin(kernels));
+  if (!hold_calls.empty()) std::thread(HoldCallsNamedIn, hold_calls, &fakes->cuda).detach();
   return weft::WorkerMain(static_cast<int>(rest.size()) - 1, rest.data(),
                           [plugin](const std::string&) -> absl::StatusOr<const weft::CudaPlugin*> { return plugin; });
 }

@@ -437,6 +437,8 @@ absl::Status CapturedRun::Launch() {
   flight.errors = std::move(next_errors_);
   next_errors_.clear();
   if (options_.trace->enabled()) flight.mark = device->Mark(origin_);
+  const bool ranges = options_.trace->enabled() && device->HasRanges();
+  const DeviceRange range(ranges ? device : nullptr, ranges ? absl::StrCat(options_.plan->graph, ": iteration") : std::string());
   if (const int code = api_->GraphLaunch(graphs_[launched_ % slots_], origin_->native()); code != kCudaSuccess) {
     return device->Check(code,
                          absl::StrCat("launching execution ", launched_, " of graph ", options_.plan->graph, " on ", options_.worker));

@@ -71,6 +71,7 @@ class CapturedRun {
 
   bool InFlight() const { return !flights_.empty(); }
   int64_t completed() const { return completed_; }
+  int64_t launched() const { return launched_; }
   // Ops done since the start.
   int64_t progress() const { return completed_ * static_cast<int64_t>(options_.program->ops.size()); }
   // One lane: the iteration as a whole.

@@ -1,5 +1,7 @@
 #include "worker/run/executor.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -22,7 +24,7 @@ constexpr Nanos kPollLongest = 1'000'000;
 
 }  // namespace
 
-Executor::Executor(Options options) : options_(std::move(options)) {}
+Executor::Executor(Options options) : options_(std::move(options)), watch_(options_.clock, options_.on_slow) {}
 
 Executor::~Executor() {
   stop_.store(true);
@@ -46,6 +48,7 @@ Executor::~Executor() {
 
 void Executor::Start() {
   thread_ = std::thread([this] { Loop(); });
+  watch_.Start();
 }
 
 void Executor::Post(std::function<void()> command) {
@@ -75,9 +78,13 @@ Executor::Entry* Executor::Find(const std::string& graph) {
 
 void Executor::Add(std::unique_ptr<GraphRun> run) {
   auto shared = std::make_shared<std::unique_ptr<GraphRun>>(std::move(run));
-  Post([this, shared] {
+  const int number = watch_.Add((*shared)->name());
+  (*shared)->TellPlace(watch_.place(), number);
+  Post([this, shared, number] {
     Entry e;
     e.run = std::move(*shared);
+    e.number = number;
+    NameOps(e);
     entries_.push_back(std::move(e));
     UpdateTiming();
   });
@@ -141,7 +148,11 @@ bool Executor::ReplanIfDue(Entry* e) {
   if (status.ok()) {
     if (e->run->plan().hash != e->next_part->hash) {
       if (e->run->completed() < e->replan_from) return false;
+      watch_.Forget(e->number);
+      watch_.place()->Enter(LoopCall::kReplan, e->number);
       status = e->run->Replan(*e->next_part, e->replan_from);
+      watch_.place()->Enter(LoopCall::kGraph, e->number);
+      NameOps(*e);
     }
   }
   e->next_part = nullptr;
@@ -150,10 +161,13 @@ bool Executor::ReplanIfDue(Entry* e) {
 }
 
 void Executor::Inspect(const std::string& graph, std::function<void(std::vector<v1::WorkerView>)> reply) {
-  Post([this, graph, reply = std::move(reply)] {
+  Post([this, graph, reply = watch_.Ask(graph, std::move(reply))] {
     std::vector<v1::WorkerView> views;
+    const std::string held = held_ && options_.why_held ? options_.why_held() : "";
     for (const Entry& e : entries_) {
-      if (graph.empty() || e.run->name() == graph) views.push_back(e.run->Inspect());
+      if (!graph.empty() && e.run->name() != graph) continue;
+      views.push_back(e.run->Inspect());
+      if (!held.empty() && views.back().problem().empty()) views.back().set_problem(held);
     }
     reply(std::move(views));
   });
@@ -203,7 +217,9 @@ void Executor::UpdateTiming() {
   const bool traced = std::any_of(entries_.begin(), entries_.end(), [](const Entry& e) { return e.run->trace().enabled(); });
   if (traced == timing_) return;
   timing_ = traced;
+  watch_.place()->Enter(LoopCall::kTiming);
   options_.device->SetTiming(traced);
+  watch_.place()->Enter(LoopCall::kCommand);
 }
 
 bool Executor::Reap() {
@@ -211,7 +227,7 @@ bool Executor::Reap() {
   for (size_t i = 0; i < entries_.size();) {
     if (entries_[i].removed && entries_[i].run->Quiescent()) {
       const std::function<void()> done = std::move(entries_[i].removed);
-      entries_.erase(entries_.begin() + static_cast<int64_t>(i));
+      Destroy(i);
       done();
       UpdateTiming();
       any = true;
@@ -224,6 +240,7 @@ bool Executor::Reap() {
 
 bool Executor::CheckDevice() {
   if (options_.device == nullptr || device_failed_) return false;
+  watch_.place()->Enter(LoopCall::kHealth);
   const absl::Status health = options_.device->Health();
   if (health.ok()) return false;
   device_failed_ = true;
@@ -231,10 +248,34 @@ bool Executor::CheckDevice() {
   return true;
 }
 
+void Executor::Destroy(size_t entry) {
+  const int number = entries_[entry].number;
+  watch_.Forget(number);
+  watch_.place()->Enter(LoopCall::kRemove, number);
+  entries_.erase(entries_.begin() + static_cast<int64_t>(entry));
+  watch_.place()->Enter(LoopCall::kCommand);
+  watch_.Remove(number);
+}
+
+void Executor::NameOps(const Entry& e) {
+  // It lives until Forget.
+  watch_.SetNamer(e.number, [run = e.run.get()](LoopCall call, int op) { return run->CallName(call, op); });
+}
+
 bool Executor::StepOnce() {
+  LoopPlace* const place = watch_.place();
+  place->SetNow(options_.clock->Now());
+  place->Enter(LoopCall::kCommand);
+  const bool any = Turn();
+  place->Leave();
+  return any;
+}
+
+bool Executor::Turn() {
   bool any = RunCommands();
   if (options_.holds_device) {
     const bool at_rest = std::none_of(entries_.begin(), entries_.end(), [](const Entry& e) { return e.run->InFlight(); });
+    watch_.place()->Enter(LoopCall::kHold);
     held_ = options_.holds_device(at_rest);
     if (held_) return any;
   }
@@ -278,6 +319,7 @@ Nanos Executor::NextTime() const {
 }
 
 void Executor::Loop() {
+  pthread_setname_np(pthread_self(), "weft-loop");
   if (options_.device != nullptr) options_.device->BindThread();
   while (!stop_.load()) {
     const uint32_t seen = options_.doorbell->Snapshot();

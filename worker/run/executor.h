@@ -14,6 +14,7 @@
 #include "common/channel/doorbell.h"
 #include "weft/v1/client_service.pb.h"
 #include "worker/run/graph_run.h"
+#include "worker/run/loop_watch.h"
 
 namespace weft {
 
@@ -30,6 +31,10 @@ class Executor {
     // Called once a turn on the loop's thread; `at_rest`: nothing of any graph is under way. True: no graph is stepped in this turn, since the device is
     // not to be touched; the doorbell rings when that is over. May be empty; must not block.
     std::function<bool(bool at_rest)> holds_device;
+    // What is being waited for while holds_device says true; told by Inspect. Called on the loop's thread; may be empty.
+    std::function<std::string()> why_held;
+    // Told of a call that the loop has been inside of for long (LoopWatch::kSlow), and of its end; empty: the process's log.
+    std::function<void(const std::string&)> on_slow;
     // The device has failed for good: every graph has just failed with this cause (on_failed told). The process is to end. Called once, on
     // the loop's thread; must not block.
     std::function<void(const absl::Status& cause)> on_device_failed;
@@ -69,10 +74,14 @@ class Executor {
   // Nothing to do when it runs by a plan of that hash already. `done` is called once, on the loop's thread: as GraphRun::Replan, what the graph
   // failed with, or NotFound.
   void Replan(const std::string& graph, std::shared_ptr<const Plan> part, int64_t from, std::function<void(const absl::Status&)> done);
-  // Views of one graph, or of all with "". `reply` is called on the loop's thread.
+  // Views of one graph, or of all with "". `reply` is called on the loop's thread; or, where the loop is stuck inside a call or late, soon afterwards on
+  // another (that of CheckLoop), with views whose `problem` names that call.
   void Inspect(const std::string& graph, std::function<void(std::vector<v1::WorkerView>)> reply);
   // Trace of the last `executions` executions of a graph (0: all kept); clock fields are the caller's. Empty for an unknown graph.
   void FetchTrace(const std::string& graph, int executions, std::function<void(v1::TraceTrack)> reply);
+
+  // What a thread of this class does from Start on: answers for a loop that is stuck. For tests without it; from any thread.
+  void CheckLoop() { watch_.Check(); }
 
   // Ops completed since the start, over all graphs.
   int64_t progress() const { return progress_.load(std::memory_order_relaxed); }
@@ -80,6 +89,7 @@ class Executor {
  private:
   struct Entry {
     std::unique_ptr<GraphRun> run;
+    int number = 0;  // in watch_
     bool failure_told = false;
     int64_t completed_told = 0;
     int64_t progress_seen = 0;
@@ -99,6 +109,10 @@ class Executor {
   // The device's events tell their times while a graph is traced.
   void UpdateTiming();
   Entry* Find(const std::string& graph);
+  bool Turn();
+  void Destroy(size_t entry);
+  // In what the watch says.
+  void NameOps(const Entry& e);
   void Loop();
 
   const Options options_;
@@ -113,6 +127,7 @@ class Executor {
   bool timing_ = false;         // loop's thread
   bool held_ = false;           // loop's thread
   Nanos idle_since_ = 0;        // loop's thread
+  LoopWatch watch_;             // last: its thread ends first
 };
 
 }  // namespace weft

@@ -34,6 +34,7 @@ GraphRun::~GraphRun() {
 absl::Status GraphRun::Prepare() {
   worker_ = WorkerName(loaded_.plan, loaded_.plan.part_of);
   status_words_ = UsesStatusWords(loaded_.plan) && device_->kind() == "cuda";
+  ranges_ = trace_.enabled() && device_->HasRanges();
   state_.resize(program_.ops.size());
   for (size_t i = 0; i < program_.ops.size(); ++i) WEFT_RETURN_IF_ERROR(PrepareOp(static_cast<int>(i)));
   const Nanos now = clock_->Now();
@@ -141,6 +142,7 @@ absl::Status GraphRun::PrepareOp(int i) {
 
 bool GraphRun::Step() {
   bool any = false;
+  Enter(LoopCall::kGraph);
   if (failure_.ok()) {
     admitted_ = std::max(admitted_, loaded_.admitted());
     if (loaded_.link_health) {
@@ -167,6 +169,7 @@ bool GraphRun::Step() {
 
 bool GraphRun::StepCaptured() {
   if (!failure_.ok()) return false;
+  Enter(LoopCall::kIterations, -1, captured_->launched());
   const absl::StatusOr<bool> moved = captured_->Step(admitted_);
   completed_ = captured_->completed();
   progress_ = captured_->progress();
@@ -178,6 +181,7 @@ bool GraphRun::StepCaptured() {
 bool GraphRun::CompleteFront(Lane* lane) {
   std::deque<Outstanding>& queue = lane->outstanding;
   if (queue.empty()) return false;
+  Enter(LoopCall::kComplete, queue.front().op, queue.front().execution);
   size_t done = 0;
   if (lane->in_order && queue.size() > 1) {
     // One question to the device instead of one for each op.
@@ -259,6 +263,7 @@ bool GraphRun::IssueHead(Lane* lane, int lane_index) {
   const LocalOp& op = program_.ops[i];
   const int64_t k = lane->execution;
   int which = 0;
+  Enter(LoopCall::kPoll, i, k);
   const Blocked blocked = WhyBlocked(op, state_[i], k, &which);
   if (blocked == Blocked::kPort) {
     const absl::Status closed = state_[i].sender != nullptr ? state_[i].sender->closed() : state_[i].receiver->closed();
@@ -273,10 +278,15 @@ bool GraphRun::IssueHead(Lane* lane, int lane_index) {
   out.op = i;
   out.execution = k;
   out.start = clock_->Now();
+  AtTime(out.start);
+  Enter(LoopCall::kIssue, i, k);
   if (trace_.enabled()) out.mark = device_->Mark(lane->stream.get());
   absl::Status s;
   if (loaded_.plan.options.poison_released() && device_->QueueDepth() > 1) s = PoisonAhead(i, k, lane);
-  if (s.ok()) s = Issue(i, k, lane, &out);
+  if (s.ok()) {
+    const DeviceRange range(ranges_ ? device_ : nullptr, ranges_ ? absl::StrCat(name(), ": ", Describe(op)) : std::string());
+    s = Issue(i, k, lane, &out);
+  }
   if (!s.ok()) {
     Fail(absl::Status(s.code(), absl::StrCat(Describe(op), " on ", worker_, ", execution ", k, ": ", std::string(s.message()))));
     return false;
@@ -467,6 +477,7 @@ absl::Status GraphRun::IssueCollective(int i, int64_t k, Lane* lane, Outstanding
 void GraphRun::Complete(const Outstanding& o, Lane* lane) {
   const LocalOp& op = program_.ops[o.op];
   OpState& s = state_[o.op];
+  Enter(LoopCall::kComplete, o.op, o.execution);
   if (op.plan->kind == v1::COMPUTE && o.ran && !o.finished) FinishCompute(o.op, o.execution);
   if (s.group != nullptr && failure_.ok()) {
     const absl::Status health = s.group->Health();
@@ -478,6 +489,7 @@ void GraphRun::Complete(const Outstanding& o, Lane* lane) {
   if (!s.events.empty()) s.events.erase(s.events.begin());
   ++progress_;
   const Nanos now = clock_->Now();
+  AtTime(now);
   lane->since = now;
   bool error = false;
   if (!op.outputs.empty()) {
@@ -588,9 +600,11 @@ void GraphRun::Fail(const absl::Status& cause) {
   if (!health.ok() && !absl::StrContains(failure_.message(), health.message())) {
     failure_ = absl::Status(health.code(), absl::StrCat(std::string(failure_.message()), "; ", std::string(health.message())));
   }
+  Enter(LoopCall::kFail);
   for (auto& [id, group] : loaded_.groups) group->Abort(failure_);
   if (loaded_.close_links) loaded_.close_links(failure_);
   if (captured_ != nullptr) captured_->Stop();
+  Enter(LoopCall::kGraph);
 }
 
 bool GraphRun::Quiescent() {

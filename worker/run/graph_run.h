@@ -25,6 +25,7 @@
 #include "worker/run/captured_run.h"
 #include "worker/run/compute_call.h"
 #include "worker/run/loaded_graph.h"
+#include "worker/run/loop_place.h"
 #include "worker/run/program.h"
 #include "worker/run/trace_recorder.h"
 
@@ -43,6 +44,14 @@ class GraphRun {
   static absl::StatusOr<std::unique_ptr<GraphRun>> Create(LoadedGraph loaded, const Options& options);
   // Pre: Quiescent(), or the device is gone.
   ~GraphRun();
+
+  // From now on what it is inside of is told there, under that number. `place` outlives it.
+  void TellPlace(LoopPlace* place, int number) {
+    place_ = place;
+    number_ = number;
+  }
+  // "method `make` of node x (actor a)" where the op's issue is a call of an actor, else the op's name. From any thread, but not while Replan runs.
+  std::string CallName(LoopCall call, int op) const;
 
   // Completes what is done and issues what may be, until nothing moves. True when anything moved.
   bool Step();
@@ -163,16 +172,26 @@ class GraphRun {
   std::string Describe(const LocalOp& op) const { return OpName(loaded_.plan, *op.plan); }
   std::string WaitText(const LocalOp& op, const OpState& state, int64_t k) const;
   void UpdateCompleted();
+  void Enter(LoopCall call, int op = -1, int64_t k = 0) {
+    if (place_ != nullptr) place_->Enter(call, number_, op, k);
+  }
+  // The next Enter begins then.
+  void AtTime(Nanos now) {
+    if (place_ != nullptr) place_->SetNow(now);
+  }
 
   LoadedGraph loaded_;
   const Clock* const clock_;
   Device* const device_;
   Program program_;  // points into loaded_.plan
   bool status_words_ = false;
+  bool ranges_ = false;  // the device shows whoever profiles it what is issued
   std::string worker_;
   std::vector<OpState> state_;
   std::vector<Lane> lanes_;
   TraceRecorder trace_;
+  LoopPlace* place_ = nullptr;
+  int number_ = 0;
   std::unique_ptr<CapturedRun> captured_;  // set: lanes_ are its streams and nothing is issued here
   absl::Status failure_;
   int64_t admitted_ = -1;

@@ -1,5 +1,7 @@
 // GraphRun's answer to "what are you waiting for".
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "worker/run/graph_run.h"
 
@@ -41,6 +43,16 @@ std::string GraphRun::WaitText(const LocalOp& op, const OpState& state, int64_t 
       why = "plan";
   }
   return absl::StrCat(Describe(program_.ops[w.op]), " of execution ", k - w.distance, " (", why, ")");
+}
+
+std::string GraphRun::CallName(LoopCall call, int op) const {
+  if (op < 0 || op >= static_cast<int>(program_.ops.size())) return "an op";
+  const LocalOp& o = program_.ops[op];
+  if (call != LoopCall::kIssue) return Describe(o);
+  if (o.node == nullptr) return absl::StrCat("issuing ", Describe(o));
+  const auto actor = std::find_if(loaded_.plan.actors.begin(), loaded_.plan.actors.end(), [&](const PlanActor& a) { return a.id == o.node->actor; });
+  return absl::StrCat("method `", o.node->method, "` of node ", o.node->name,
+                      actor == loaded_.plan.actors.end() ? "" : absl::StrCat(", actor ", actor->name, " of class ", actor->cls));
 }
 
 v1::WorkerView GraphRun::Inspect() const {

@@ -206,10 +206,20 @@ void Agent::Handle(const v1::DriverMessage& m) {
     }
     case v1::DriverMessage::kInspect: {
       const int64_t request = m.inspect().request();
-      env_->executor->Inspect(m.inspect().graph(), [this, request](std::vector<v1::WorkerView> views) {
+      std::vector<v1::WorkerView> bootstrapping;
+      {
+        MutexLock lock(&mu_);
+        for (const auto& [name, g] : graphs_) {
+          if (!m.inspect().graph().empty() && m.inspect().graph() != name) continue;
+          if (std::optional<v1::WorkerView> v = g->View(); v.has_value()) bootstrapping.push_back(*std::move(v));
+        }
+      }
+      env_->executor->Inspect(m.inspect().graph(), [this, request, bootstrapping = std::move(bootstrapping)](std::vector<v1::WorkerView> views) {
         v1::WorkerMessage out = NewMessage();
-        out.mutable_inspect_result()->set_request(request);
-        for (v1::WorkerView& v : views) *out.mutable_inspect_result()->add_view() = std::move(v);
+        v1::InspectResult* const r = out.mutable_inspect_result();
+        r->set_request(request);
+        for (v1::WorkerView& v : views) *r->add_view() = std::move(v);
+        for (const v1::WorkerView& v : bootstrapping) *r->add_view() = v;
         outbox_.Push(std::move(out));
       });
       return;

@@ -3,7 +3,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/base/log.h"
+#include "common/base/status_macros.h"
 
 namespace weft {
 namespace {
@@ -14,6 +16,15 @@ constexpr size_t kMaxPlanBytes = size_t{1} << 30;
 constexpr size_t kTraceRecords = size_t{1} << 20;
 // Memory of graphs that have just ended may be what is missing; it goes back to CUDA when nothing is under way.
 constexpr Nanos kMemoryPatience = 5 * kNanosPerSecond;
+
+// What all replies about an attempt say.
+template <typename Reply>
+void Fill(Reply* r, const std::string& graph, const std::string& attempt, const absl::Status& status) {
+  r->set_graph(graph);
+  r->set_attempt(attempt);
+  r->set_code(static_cast<int>(status.code()));
+  r->set_message(std::string(status.message()));
+}
 
 }  // namespace
 
@@ -56,6 +67,22 @@ void GraphSession::Loop() {
 
 void GraphSession::Cancel(const absl::Status& cause) { cancel_.Set(cause); }
 
+void GraphSession::Doing(std::string what) {
+  MutexLock lock(&mu_);
+  doing_ = std::move(what);
+  doing_since_ = env_->clock->Now();
+}
+
+std::optional<v1::WorkerView> GraphSession::View() const {
+  MutexLock lock(&mu_);
+  if (doing_.empty()) return std::nullopt;
+  v1::WorkerView view;
+  view.set_graph(graph_);
+  view.set_worker(env_->worker_name);
+  view.set_problem(absl::StrFormat("bootstrap: it %s, for %.1f s", doing_, ToSeconds(env_->clock->Now() - doing_since_)));
+  return view;
+}
+
 void GraphSession::Load(const v1::LoadPlan& piece) {
   if (bytes_.size() + piece.piece().size() <= kMaxPlanBytes) bytes_ += piece.piece();
   trace_ = piece.trace();
@@ -63,6 +90,7 @@ void GraphSession::Load(const v1::LoadPlan& piece) {
 }
 
 void GraphSession::DoLoad() {
+  Doing("loads its part of the plan");
   absl::Status status;
   std::string hash;
   v1::Plan proto;
@@ -79,7 +107,10 @@ void GraphSession::DoLoad() {
       status = loader_->Prepare();
       if (absl::IsResourceExhausted(status) && env_->quiet != nullptr && env_->cuda->HasAside()) {
         loader_.reset();
+        Doing(absl::StrCat("waits, at most ", ToSeconds(kMemoryPatience), " s, until the graphs of this worker rest, so that memory of graphs that have ended "
+                           "can be given back to CUDA"));
         const bool all = env_->quiet->Await(kMemoryPatience);
+        Doing("loads its part of the plan");
         loader_ = std::make_unique<GraphLoader>(env_, stub_, *std::move(plan), attempt_, &cancel_);
         status = loader_->Prepare();
         if (absl::IsResourceExhausted(status) && !all) {
@@ -93,12 +124,9 @@ void GraphSession::DoLoad() {
   bytes_.shrink_to_fit();
   if (!status.ok()) SPDLOG_WARN("graph {} attempt {}: load failed: {}", graph_, attempt_, std::string(status.message()));
   v1::WorkerMessage m;
-  v1::LoadReply* r = m.mutable_load_reply();
-  r->set_graph(graph_);
-  r->set_attempt(attempt_);
-  r->set_plan_hash(hash);
-  r->set_code(static_cast<int>(status.code()));
-  r->set_message(std::string(status.message()));
+  Fill(m.mutable_load_reply(), graph_, attempt_, status);
+  m.mutable_load_reply()->set_plan_hash(hash);
+  Doing(status.ok() ? "has loaded its part of the plan and waits for the driver's word to connect" : "has failed");
   send_(std::move(m));
 }
 
@@ -107,35 +135,32 @@ void GraphSession::Connect(const v1::Connect& c) {
 }
 
 void GraphSession::DoConnect(const v1::Connect& c) {
-  absl::Status status;
-  if (loader_ == nullptr) {
-    status = absl::FailedPreconditionError("told to connect before the plan was loaded");
-  } else {
-    const std::shared_ptr<void> use = env_->quiet == nullptr ? nullptr : env_->quiet->Use();
-    absl::StatusOr<LoadedGraph> loaded = loader_->Connect(c);
-    if (!loaded.ok()) {
-      status = loaded.status();
-    } else {
-      GraphRun::Options o;
-      o.clock = env_->clock;
-      o.device = env_->device;
-      o.trace_capacity = trace_ ? kTraceRecords : 0;
-      absl::StatusOr<std::unique_ptr<GraphRun>> run = GraphRun::Create(*std::move(loaded), o);
-      if (run.ok()) {
-        run_ = *std::move(run);
-      } else {
-        status = run.status();
-      }
-    }
-  }
+  const absl::Status status = ConnectGraph(c);
   if (!status.ok()) SPDLOG_WARN("graph {} attempt {}: connect failed: {}", graph_, attempt_, std::string(status.message()));
   v1::WorkerMessage m;
-  v1::ConnectReply* r = m.mutable_connect_reply();
-  r->set_graph(graph_);
-  r->set_attempt(attempt_);
-  r->set_code(static_cast<int>(status.code()));
-  r->set_message(std::string(status.message()));
+  Fill(m.mutable_connect_reply(), graph_, attempt_, status);
+  Doing(status.ok() ? "has met its peers and waits for the driver's word to start" : "has failed");
   send_(std::move(m));
+}
+
+absl::Status GraphSession::ConnectGraph(v1::Connect c) {
+  if (loader_ == nullptr) return absl::FailedPreconditionError("told to connect before the plan was loaded");
+  std::shared_ptr<void> use;
+  if (env_->quiet != nullptr) {
+    Doing("waits until memory of graphs that have ended is given back to CUDA");
+    const Nanos deadline = env_->clock->Now() + FromSeconds(c.timeout_s());
+    WEFT_ASSIGN_OR_RETURN(use, env_->quiet->Use(deadline, [this] { return cancel_.Get(); }));
+    c.set_timeout_s(ToSeconds(deadline - env_->clock->Now()));
+  }
+  Doing("connects to its peers and tries every edge once");
+  WEFT_ASSIGN_OR_RETURN(LoadedGraph loaded, loader_->Connect(c));
+  Doing(IsCaptured(loaded.plan, loaded.plan.part_of) ? "prepares to run: its iterations are captured" : "prepares to run");
+  GraphRun::Options o;
+  o.clock = env_->clock;
+  o.device = env_->device;
+  o.trace_capacity = trace_ ? kTraceRecords : 0;
+  WEFT_ASSIGN_OR_RETURN(run_, GraphRun::Create(std::move(loaded), o));
+  return absl::OkStatus();
 }
 
 void GraphSession::Start() {
@@ -145,6 +170,7 @@ void GraphSession::Start() {
 void GraphSession::DoStart() {
   if (run_ == nullptr) return;  // the failed Connect was answered; a late Start is normal
   env_->executor->Add(std::move(run_));
+  Doing("");
   // An abort that came in between must not be lost.
   const absl::Status cancelled = cancel_.Get();
   if (!cancelled.ok()) env_->executor->Abort(graph_, cancelled);
@@ -163,12 +189,8 @@ void GraphSession::DoNext(std::string bytes) {
   const auto answer = [send = send_, graph = graph_, attempt = attempt_](const absl::Status& status, const std::string& hash) {
     if (!status.ok()) SPDLOG_WARN("graph {} cannot change its plan: {}", graph, std::string(status.message()));
     v1::WorkerMessage m;
-    v1::NextPlanReply* r = m.mutable_next_plan_reply();
-    r->set_graph(graph);
-    r->set_attempt(attempt);
-    r->set_plan_hash(hash);
-    r->set_code(static_cast<int>(status.code()));
-    r->set_message(std::string(status.message()));
+    Fill(m.mutable_next_plan_reply(), graph, attempt, status);
+    m.mutable_next_plan_reply()->set_plan_hash(hash);
     send(std::move(m));
   };
   v1::Plan proto;
@@ -193,12 +215,8 @@ void GraphSession::DoSwap(const v1::SwapPlan& s) {
   const auto answer = [send = send_, graph = graph_, attempt = attempt_, hash = s.plan_hash()](const absl::Status& status) {
     if (!status.ok()) SPDLOG_WARN("graph {} has not changed to plan {}: {}", graph, hash, std::string(status.message()));
     v1::WorkerMessage m;
-    v1::SwapReply* r = m.mutable_swap_reply();
-    r->set_graph(graph);
-    r->set_attempt(attempt);
-    r->set_plan_hash(hash);
-    r->set_code(static_cast<int>(status.code()));
-    r->set_message(std::string(status.message()));
+    Fill(m.mutable_swap_reply(), graph, attempt, status);
+    m.mutable_swap_reply()->set_plan_hash(hash);
     send(std::move(m));
   };
   std::shared_ptr<const Plan> part;

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -38,6 +39,8 @@ class GraphSession {
   // Ends bootstrap as soon as it looks up. Idempotent.
   void Cancel(const absl::Status& cause);
   bool wants_completed() const { return wants_completed_.load(); }
+  // What bootstrap does or waits for, as the `problem` of a view; nullopt before its first step and when the graph is the executor's. Any thread.
+  std::optional<v1::WorkerView> View() const;
 
  private:
   void Post(std::function<void()> step);
@@ -47,6 +50,10 @@ class GraphSession {
   void DoStart();
   void DoNext(std::string bytes);
   void DoSwap(const v1::SwapPlan& s);
+  // Phase 2. Fills run_.
+  absl::Status ConnectGraph(v1::Connect c);
+  // From now on that is what View tells; "": nothing.
+  void Doing(std::string what);
 
   WorkerEnv* const env_;
   const std::shared_ptr<v1::WorkerService::Stub> stub_;
@@ -69,8 +76,10 @@ class GraphSession {
   std::unique_ptr<GraphLoader> loader_;  // session's thread
   std::unique_ptr<GraphRun> run_;        // session's thread
 
-  Mutex mu_;
+  mutable Mutex mu_;
   CondVar cv_;
+  std::string doing_ WEFT_GUARDED_BY(mu_);
+  Nanos doing_since_ WEFT_GUARDED_BY(mu_) = 0;
   std::deque<std::function<void()>> steps_ WEFT_GUARDED_BY(mu_);
   bool stop_ WEFT_GUARDED_BY(mu_) = false;
   std::thread thread_;

@@ -5,8 +5,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 
 namespace weft {
+namespace {
+
+// How long a waiting thread sleeps at most before it looks at its deadline again.
+constexpr std::chrono::milliseconds kLook(10);
+
+}  // namespace
 
 QuietTime::QuietTime(const CudaDevice* device, DeferredFree* deferred, Doorbell* doorbell, const Clock* clock,
                      std::function<void(const absl::Status&)> on_hung)
@@ -38,7 +45,7 @@ void QuietTime::Loop() {
 
 bool QuietTime::Holds(bool at_rest) {
   if (running_.load(std::memory_order_acquire)) {
-    if (!told_hung_ && clock_->Now() - since_ > kLimit) {
+    if (!told_hung_ && clock_->Now() - since_.load() > kLimit) {
       told_hung_ = true;
       if (on_hung_) {
         on_hung_(absl::DeadlineExceededError(absl::StrCat("GPU ", device_->ordinal(), " of this worker: memory of graphs that have ended is being given back to "
@@ -52,15 +59,25 @@ bool QuietTime::Holds(bool at_rest) {
   if (!device_->HasAside()) return false;
   MutexLock lock(&mu_);
   if (users_ > 0) return false;
-  since_ = clock_->Now();
+  since_.store(clock_->Now());
   running_.store(true, std::memory_order_release);
   changed_.NotifyAll();
   return true;
 }
 
-std::shared_ptr<void> QuietTime::Use() {
+std::string QuietTime::WaitText() const {
+  if (!running_.load(std::memory_order_acquire)) return "";
+  return absl::StrFormat("memory of graphs that have ended has been being given back to CUDA for %.1f s, and until that is over nothing is put on GPU %d",
+                         ToSeconds(std::max<Nanos>(0, clock_->Now() - since_.load())), device_->ordinal());
+}
+
+absl::StatusOr<std::shared_ptr<void>> QuietTime::Use(Nanos deadline, const std::function<absl::Status()>& cancelled) {
   MutexLock lock(&mu_);
-  while (running_.load()) changed_.Wait(&mu_);
+  while (running_.load()) {
+    if (const absl::Status s = cancelled ? cancelled() : absl::OkStatus(); !s.ok()) return s;
+    if (clock_->Now() >= deadline) return absl::DeadlineExceededError(WaitText());
+    changed_.WaitFor(&mu_, kLook);
+  }
   ++users_;
   return std::shared_ptr<void>(this, [](void* p) {
     QuietTime* const self = static_cast<QuietTime*>(p);

@@ -2,10 +2,13 @@
 
 #include <atomic>
 #include <functional>
+#include <limits>
 #include <memory>
+#include <string>
 #include <thread>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/channel/doorbell.h"
@@ -35,8 +38,11 @@ class QuietTime {
   bool Holds(bool at_rest);
 
   // For a thread that puts work on the device which may wait for peers (bootstrap): waits until no memory is being given back, and while the result
-  // is held none is. Bounded by what Holds says of a call that hangs.
-  std::shared_ptr<void> Use();
+  // is held none is. DeadlineExceeded, with WaitText, when that is not over at `deadline` of the clock; or what `cancelled` says, if it is not OK.
+  absl::StatusOr<std::shared_ptr<void>> Use(Nanos deadline = std::numeric_limits<Nanos>::max(), const std::function<absl::Status()>& cancelled = {});
+
+  // What is waited for while Holds says true; any thread. Empty when nothing is.
+  std::string WaitText() const;
 
   // Waits until all that was put aside is given back, at most `timeout`. False when the worker's graphs did not rest for so long. Not while
   // holding a Use; not for the loop's thread.
@@ -53,7 +59,7 @@ class QuietTime {
   Doorbell* const doorbell_;
   const Clock* const clock_;
   const std::function<void(const absl::Status&)> on_hung_;
-  Nanos since_ = 0;        // loop's thread: when giving back began
+  std::atomic<Nanos> since_{0};  // when giving back began
   bool told_hung_ = false;  // loop's thread
   std::atomic<bool> running_{false};  // written under mu_
   Mutex mu_;

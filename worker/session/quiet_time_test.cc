@@ -42,7 +42,7 @@ TEST_CASE("quiet time: memory goes back when the loop rests, and not while somet
   CHECK(w.Turn());
   memory.reset();
   for (int i = 0; i < 100; ++i) CHECK(w.Turn(/*at_rest=*/false));
-  std::shared_ptr<void> use = w.quiet.Use();
+  std::shared_ptr<void> use = *w.quiet.Use();
   for (int i = 0; i < 100; ++i) CHECK(w.Turn());
   CHECK(w.fake.cuda.books().allocations == before);
   const uint32_t seen = w.doorbell->Snapshot();
@@ -60,7 +60,7 @@ TEST_CASE("quiet time: the loop keeps off the device, and bootstrap waits, while
   });
   CHECK_FALSE(w.Turn());
   std::thread bootstrap([&] {
-    const std::shared_ptr<void> use = w.quiet.Use();
+    const std::shared_ptr<void> use = *w.quiet.Use();
     used.store(true);
   });
   for (int i = 0; i < 1000; ++i) CHECK_FALSE(w.Turn());
@@ -69,6 +69,34 @@ TEST_CASE("quiet time: the loop keeps off the device, and bootstrap waits, while
   bootstrap.join();
   CHECK(used.load());
   CHECK(w.TurnUntil([] { return true; }));
+}
+
+TEST_CASE("quiet time: who waits for memory to be given back can say so, and gives up at its deadline or when it is told to") {
+  Worker w;
+  FakeClock clock(kNanosPerSecond);
+  std::atomic<bool> given{false};
+  QuietTime quiet(w.device.get(), &w.deferred, w.doorbell.get(), &clock);
+  CHECK(quiet.WaitText().empty());
+  w.device->PutAside([&] {
+    while (!given.load()) std::this_thread::yield();
+  });
+  REQUIRE(quiet.Holds(true));
+  clock.Advance(1'500'000'000);
+  const std::string text = quiet.WaitText();
+  CHECK(text == "memory of graphs that have ended has been being given back to CUDA for 1.5 s, and until that is over nothing is put on GPU 0");
+  const absl::Status late = quiet.Use(clock.Now()).status();
+  CHECK(late.code() == absl::StatusCode::kDeadlineExceeded);
+  CHECK(late.message() == text);
+  std::atomic<bool> cancel{false};
+  absl::Status told;
+  std::thread bootstrap([&] {
+    told = quiet.Use(clock.Now() + 1, [&] { return cancel.load() ? absl::CancelledError("the graph was removed") : absl::OkStatus(); }).status();
+  });
+  cancel.store(true);
+  bootstrap.join();
+  CHECK(told == absl::CancelledError("the graph was removed"));
+  given.store(true);
+  CHECK(quiet.Use().ok());
 }
 
 TEST_CASE("quiet time: a call that hangs while memory is being given back is told once, by its GPU") {

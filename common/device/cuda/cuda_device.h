@@ -37,6 +37,10 @@ class CudaDevice : public Device {
   EventRef Mark(Stream* stream) override;
   Nanos TimeOf(const EventRef& event) const override;
   void SetTiming(bool on) override;
+  // NVTX: nothing where no profiler is attached.
+  bool HasRanges() const override { return true; }
+  void PushRange(const char* name) override { api()->RangePush(name); }
+  void PopRange() override { api()->RangePop(); }
   bool Polls() const override { return true; }
   absl::Status Health() const override;
 

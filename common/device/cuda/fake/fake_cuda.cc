@@ -95,6 +95,11 @@ FakeCuda::~FakeCuda() {
 
 int FakeCuda::EnterLocked(const char* method) {
   while (freeing_ > 0 && !ended()) progress_.Wait(&mu_);
+  if (held_.count(method) > 0) {
+    ++held_calls_;
+    while (held_.count(method) > 0 && !ended()) progress_.Wait(&mu_);
+    --held_calls_;
+  }
   const int64_t number = ++calls_[method];
   if (broken_ != kCudaSuccess) return broken_;
   const auto [from, to] = failures_.equal_range(method);
@@ -118,6 +123,21 @@ int FakeCuda::current_device() const { return thread_device < options_.device_co
 void FakeCuda::FailCall(const std::string& method, int64_t nth, int code) {
   MutexLock lock(&mu_);
   failures_.emplace(method, std::make_pair(calls_[method] + nth, code));
+}
+
+void FakeCuda::HoldCalls(const std::string& method, bool hold) {
+  MutexLock lock(&mu_);
+  if (hold) {
+    held_.insert(method);
+  } else {
+    held_.erase(method);
+  }
+  progress_.NotifyAll();
+}
+
+int FakeCuda::held_calls() const {
+  MutexLock lock(&mu_);
+  return held_calls_;
 }
 
 void FakeCuda::BreakDevice(int code) {

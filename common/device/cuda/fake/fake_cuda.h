@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -90,6 +91,10 @@ class FakeCuda : public CudaApi {
 
   // The nth call from now (1: the next) of `method`, a name of CudaApi such as "Malloc", returns `code` and does nothing else.
   void FailCall(const std::string& method, int64_t nth, int code);
+  // While `hold`, calls of `method` do not return, as when a driver hangs; those of other methods do.
+  void HoldCalls(const std::string& method, bool hold);
+  // Calls that are being held now.
+  int held_calls() const;
   // A sticky error: from now on every call returns `code`, streams stop, blocking calls return. Also from work on a stream.
   void BreakDevice(int code);
   int64_t calls(const std::string& method) const;
@@ -207,6 +212,8 @@ class FakeCuda : public CudaApi {
   int broken_ WEFT_GUARDED_BY(mu_) = 0;
   int freeing_ WEFT_GUARDED_BY(mu_) = 0;  // calls that wait for the whole device
   std::map<std::string, int64_t> calls_ WEFT_GUARDED_BY(mu_);
+  std::set<std::string> held_ WEFT_GUARDED_BY(mu_);
+  int held_calls_ WEFT_GUARDED_BY(mu_) = 0;
   std::multimap<std::string, std::pair<int64_t, int>> failures_ WEFT_GUARDED_BY(mu_);  // method -> (number of the call, code)
   std::map<CudaStreamHandle, std::shared_ptr<FStream>> streams_ WEFT_GUARDED_BY(mu_);
   std::vector<std::shared_ptr<FStream>> threads_ WEFT_GUARDED_BY(mu_);  // also of destroyed streams
