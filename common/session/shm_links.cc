@@ -7,6 +7,7 @@
 #include "common/channel/shm/recv_port.h"
 #include "common/channel/shm/send_port.h"
 #include "common/session/client_edges.h"
+#include "common/session/shm_spec.h"
 
 namespace weft {
 namespace {
@@ -29,22 +30,6 @@ class ShmAdmissionLink : public AdmissionLink {
   const std::shared_ptr<ShmSegment> to_;
   const std::shared_ptr<ShmSegment> from_;  // nullptr for a worker without outputs
 };
-
-// What both ends of an edge's port are made from.
-ShmEdgeSpec SpecOfEdge(const Plan& plan, const PlanEdge& edge) {
-  ShmEdgeSpec s;
-  s.edge = edge.id;
-  s.slots = edge.slots;
-  s.bytes = edge.bytes;
-  s.spec = edge.spec;
-  s.name = EdgeName(plan, edge);
-  s.src_worker = WorkerName(plan, edge.src_worker);
-  s.dst_worker = WorkerName(plan, edge.dst_worker);
-  s.rendezvous = edge.rendezvous;
-  s.latency_s = edge.emulated ? edge.emulate_latency_s : 0;
-  s.bandwidth = edge.emulated ? edge.emulate_bandwidth : 0;
-  return s;
-}
 
 absl::Status Named(const std::string& worker, const absl::Status& s) {
   return absl::Status(s.code(), absl::StrCat("worker ", worker, ": ", std::string(s.message())));
@@ -71,7 +56,7 @@ absl::Status ShmClientLinks::Export() {
   for (const int32_t w : workers_) {
     std::vector<ShmEdgeSpec> specs;
     for (const PlanEdge& e : plan_->edges) {
-      if (e.src_worker == kClient && e.dst_worker == w && e.transport == v1::SHM) specs.push_back(SpecOfEdge(*plan_, e));
+      if (e.src_worker == kClient && e.dst_worker == w && e.transport == v1::SHM) specs.push_back(ShmSpecOf(*plan_, e));
     }
     absl::StatusOr<std::shared_ptr<ShmSegment>> segment =
         hub_->Export(PlaceKey(attempt_, kClientPlace, plan_->workers[w].name), std::move(specs), HashAsNumber(plan_->hash));
@@ -112,7 +97,7 @@ absl::StatusOr<std::unique_ptr<SendPort>> ShmClientLinks::InputPort(const PlanEd
 absl::StatusOr<std::unique_ptr<RecvPort>> ShmClientLinks::OutputPort(const PlanEdge& edge) const {
   const auto it = from_.find(edge.src_worker);
   if (it == from_.end()) return absl::InternalError(absl::StrCat(EdgeName(*plan_, edge), ": its worker shares no memory here"));
-  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<RecvPort> port, ShmRecvPort::Create(it->second, SpecOfEdge(*plan_, edge), Clock::Real()));
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<RecvPort> port, ShmRecvPort::Create(it->second, ShmSpecOf(*plan_, edge), Clock::Real()));
   return port;
 }
 

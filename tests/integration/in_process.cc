@@ -12,6 +12,7 @@
 #include "common/channel/fake/fake_link.h"
 #include "common/comm/fake/fake_group.h"
 #include "common/device/fake/fake_device.h"
+#include "common/session/shm_spec.h"
 #include "worker/run/graph_run.h"
 
 namespace weft {
@@ -34,17 +35,7 @@ class Harness {
     std::set<int32_t> used;
     for (const PlanOp& op : plan_.ops) used.insert(op.worker);
     for (const PlanEdge& e : plan_.edges) {
-      ShmEdgeSpec spec;
-      spec.edge = e.id;
-      spec.slots = e.slots;
-      spec.bytes = e.bytes;
-      spec.spec = e.spec;
-      spec.name = EdgeName(plan_, e);
-      spec.src_worker = WorkerName(plan_, e.src_worker);
-      spec.dst_worker = WorkerName(plan_, e.dst_worker);
-      spec.rendezvous = e.rendezvous;
-      spec.latency_s = e.emulate_latency_s;
-      spec.bandwidth = e.emulate_bandwidth;
+      ShmEdgeSpec spec = ShmSpecOf(plan_, e);
       FakeLink::Options o;
       o.clock = &clock_;
       o.plan_hash = HashAsNumber(plan_.hash);

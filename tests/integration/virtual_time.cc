@@ -14,6 +14,7 @@
 #include "common/device/fake/fake_device.h"
 #include "common/session/edge_trial.h"
 #include "common/session/session_core.h"
+#include "common/session/shm_spec.h"
 #include "worker/run/graph_run.h"
 
 namespace weft {
@@ -178,15 +179,8 @@ class Harness {
     std::map<int32_t, std::unique_ptr<SendPort>> inputs;
     std::map<int32_t, std::unique_ptr<RecvPort>> outputs;
     for (const PlanEdge& e : plan_.edges) {
-      ShmEdgeSpec spec;
-      spec.edge = e.id;
-      spec.slots = e.slots;
-      spec.bytes = e.bytes;
-      spec.spec = e.spec;
-      spec.name = EdgeName(plan_, e);
-      spec.src_worker = WorkerName(plan_, e.src_worker);
-      spec.dst_worker = WorkerName(plan_, e.dst_worker);
-      spec.rendezvous = e.rendezvous;
+      ShmEdgeSpec spec = ShmSpecOf(plan_, e);
+      spec.latency_s = spec.bandwidth = 0;  // the costs have them
       FakeLink::Options o;
       o.clock = &clock_;
       o.plan_hash = HashAsNumber(plan_.hash);

@@ -12,24 +12,10 @@
 #include "common/channel/shm/send_port.h"
 #include "common/session/client_edges.h"
 #include "common/session/edge_trial.h"
+#include "common/session/shm_spec.h"
 #include "worker/session/links.h"
 
 namespace weft {
-
-ShmEdgeSpec ShmSpecOf(const Plan& plan, const PlanEdge& e) {
-  ShmEdgeSpec s;
-  s.edge = e.id;
-  s.slots = e.slots;
-  s.bytes = e.bytes;
-  s.spec = e.spec;
-  s.name = EdgeName(plan, e);
-  s.src_worker = WorkerName(plan, e.src_worker);
-  s.dst_worker = WorkerName(plan, e.dst_worker);
-  s.rendezvous = e.rendezvous;
-  s.latency_s = e.emulate_latency_s;
-  s.bandwidth = e.emulate_bandwidth;
-  return s;
-}
 
 GraphLoader::GraphLoader(WorkerEnv* env, std::shared_ptr<v1::WorkerService::Stub> stub, Plan part, std::string attempt,
                          CancelFlag* cancel)

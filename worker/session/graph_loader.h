@@ -108,9 +108,6 @@ class CancelFlag {
   std::function<void(const absl::Status&)> on_set_ WEFT_GUARDED_BY(mu_);
 };
 
-// How the shm channel sees an edge of the plan.
-ShmEdgeSpec ShmSpecOf(const Plan& plan, const PlanEdge& edge);
-
 class Links;
 class NcclComm;
 

@@ -9,6 +9,7 @@
 #include "common/channel/gloo/gloo_link.h"
 #include "common/channel/remote/remote_link.h"
 #include "common/comm/gloo/gloo_communicator.h"
+#include "common/session/shm_spec.h"
 #include "worker/session/data_stream.h"
 #include "worker/session/driver_store.h"
 #include "worker/session/graph_loader.h"

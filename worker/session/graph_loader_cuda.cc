@@ -17,6 +17,7 @@
 #include "common/channel/shm/send_port.h"
 #include "common/channel/staged/staged_recv_port.h"
 #include "common/channel/staged/staged_send_port.h"
+#include "common/session/shm_spec.h"
 #include "worker/run/captured_places.h"
 #include "worker/run/device_errors.h"
 #include "worker/session/driver_store.h"

@@ -17,6 +17,7 @@
 #include "common/channel/shm/send_port.h"
 #include "common/comm/nccl/nccl_communicator.h"
 #include "common/session/edge_trial.h"
+#include "common/session/shm_spec.h"
 #include "common/tensor/combine.h"
 #include "worker/session/driver_store.h"
 #include "worker/session/graph_loader.h"
