@@ -192,5 +192,17 @@ TEST_CASE_METHOD(LeavesNothing, "kill -9 of a stopped worker is told as any othe
   CheckRuns(d, Chain("again", 3, true));
 }
 
+// Threads of libraries (OpenBLAS) are there before main and block no signal.
+TEST_CASE_METHOD(LeavesNothing, "SIGTERM ends a worker in order, whatever thread the kernel hands it to") {
+  Daemons d({"h0", "h0"});
+  const std::unique_ptr<Client> client = d.Dial();
+  REQUIRE(CompileSoon(client.get(), Chain("g", 2, false)).ok());
+  d.SignalWorker(0, SIGTERM);
+  CHECK(Within(5, [&] { return !d.WorkerRuns(0); }));
+  CHECK(d.HowWorkerEnded(0) == "exit code 0");
+  CHECK(Within(5, [&] { return StateOf(client.get(), "w0") == "lost"; }));
+  CHECK(d.WorkerRuns(1));
+}
+
 }  // namespace
 }  // namespace weft

@@ -392,9 +392,9 @@ TEST_CASE_METHOD(LeavesNothing, "gpu faults: kill -9 of a worker whose memory is
   KillInCopies(true, "");
 }
 
-// Of w0's memory there is enough for one such graph at a time: what the dead had open is free again.
+// Of w0's memory (where the CPU plays the GPU) there is enough for one such graph at a time: what the dead had open is free again.
 TEST_CASE_METHOD(LeavesNothing, "gpu faults: kill -9 of a worker that copies over ipc: the owner of the memory is told, and has it again") {
-  KillInCopies(false, "--fake-memory-mib 160");
+  KillInCopies(false, "--fake-memory-mib 96");
 }
 
 }  // namespace
