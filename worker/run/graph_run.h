@@ -31,6 +31,8 @@
 
 namespace weft {
 
+class PlannedPlaces;
+
 class GraphRun {
  public:
   struct Options {
@@ -136,6 +138,9 @@ class GraphRun {
   absl::Status Prepare();
   absl::Status PrepareOp(int i);
   absl::Status PrepareCaptured();
+  // Tells ports that care where values will lie.
+  absl::Status PlanPlaces();
+  absl::Status PlanPlace(PlannedPlaces* port, const Spec& spec, const std::shared_ptr<void>& memory, DeviceStatus* status);
   // For each op of `part` the op that does the same here.
   absl::StatusOr<std::vector<int>> MatchOps(const Plan& part, const Program& program) const;
   bool StepCaptured();

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/channel/planned_places.h"
 #include "worker/run/graph_run.h"
 
 namespace weft {
@@ -23,7 +24,35 @@ absl::Status GraphRun::Prepare() {
     lane.since = now;
     lanes_.push_back(std::move(lane));
   }
-  return IsCaptured(loaded_.plan, loaded_.plan.part_of) ? PrepareCaptured() : absl::OkStatus();
+  return IsCaptured(loaded_.plan, loaded_.plan.part_of) ? PrepareCaptured() : PlanPlaces();
+}
+
+absl::Status GraphRun::PlanPlaces() {
+  for (size_t i = 0; i < program_.ops.size(); ++i) {
+    const LocalOp& op = program_.ops[i];
+    const OpState& s = state_[i];
+    if (op.edge == nullptr || op.edge->control) continue;
+    if (auto* const to = dynamic_cast<PlannedPlaces*>(s.receiver); to != nullptr) {
+      for (size_t slot = 0; slot < s.buffers.size(); ++slot) {
+        WEFT_RETURN_IF_ERROR(PlanPlace(to, op.edge->spec, s.buffers[slot], StatusOf(static_cast<int>(i), static_cast<int64_t>(slot))));
+      }
+    }
+    auto* const from = dynamic_cast<PlannedPlaces*>(s.sender);
+    if (from == nullptr || op.args.empty()) continue;
+    const LocalArg& arg = op.args[0];
+    const OpState& maker = state_[arg.op];
+    for (int slot = 0; slot < program_.ops[arg.op].slots; ++slot) {
+      const bool made = maker.call != nullptr;
+      WEFT_RETURN_IF_ERROR(PlanPlace(from, op.edge->spec, made ? maker.call->buffers().At(slot, arg.output) : maker.buffers.at(static_cast<size_t>(slot)),
+                                     !status_words_ ? nullptr : made ? maker.call->buffers().StatusAt(slot, arg.output) : StatusOf(arg.op, slot)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GraphRun::PlanPlace(PlannedPlaces* port, const Spec& spec, const std::shared_ptr<void>& memory, DeviceStatus* status) {
+  if (memory == nullptr || spec.shape.HasDynamic()) return absl::OkStatus();
+  return port->Plan(Tensor(spec.dtype, spec.shape.MaxDims(), memory.get(), memory), status);
 }
 
 absl::Status GraphRun::PrepareCaptured() {

@@ -51,6 +51,9 @@ class NcclLink {
     // The receiver takes a large value only when its stream has done all that is ahead. Where workers take turns on a GPU, a sender whose value
     // nobody receives yet would use up a turn each round.
     bool receive_alone = false;
+    // Transfers of planned places (PlannedPlaces) are captured once and replayed. Where NCCL moves data by its own threads, captured calls need them in
+    // between: for GPUs that reach each other's memory only.
+    bool replay = false;
   };
 
   // InvalidArgument names the link: not two ranks.

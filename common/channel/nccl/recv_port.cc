@@ -8,17 +8,30 @@
 #include "common/base/status_macros.h"
 #include "common/channel/nccl/capture_ports.h"
 #include "common/channel/nccl/transfer.h"
+#include "common/comm/nccl/nccl_capture.h"
 #include "common/session/edge_trial.h"
 
 namespace weft {
 
+namespace {
+
+int PutReceive(NcclApi* api, NcclCommHandle comm, void* to, uint64_t bytes, DeviceStatus* status, CudaStreamHandle s) {
+  return NcclTransfer::Transfer(api, [&](NcclTransfer::Calls* calls) {
+    if (bytes > 0) calls->Note(api->Recv(to, bytes, kNcclUint8, 0, comm, s));
+    if (status != nullptr) calls->Note(api->Recv(status, sizeof(DeviceStatus), kNcclUint8, 0, comm, s));
+  });
+}
+
+}  // namespace
+
 class NcclRecvPort::Receiving : public NcclTransfer {
  public:
-  // `untold`: the port of the announcement that is still to be given back, at launch; nullptr: none.
+  // `untold`: the port of the announcement that is still to be given back, at launch; nullptr: none. `replay`: of a captured call; below 0: none.
   Receiving(const std::shared_ptr<NcclLink>& link, const ShmEdgeSpec& edge, int64_t execution, Stream* stream, const NcclAnnouncement& a,
-            Tensor buffer, Value* out, RecvPort* untold)
+            Tensor buffer, Value* out, RecvPort* untold, int replay)
       : NcclTransfer(link, edge, execution, stream),
         untold_(untold),
+        replay_(replay),
         trial_(a.header.error_code != 0),
         bytes_(a.header.bytes),
         has_status_((a.flags & NcclAnnouncement::kHasStatus) != 0),
@@ -36,15 +49,13 @@ class NcclRecvPort::Receiving : public NcclTransfer {
 
   absl::Status Launch() override {
     if (untold_ != nullptr) untold_->Release(execution());
+    if (replay_ >= 0) return ReplayNccl("receiving", replay_);
     return CallNccl(trial_ ? "the trial" : "receiving", [this](NcclApi* api, NcclCommHandle comm) {
       void* const s = stream()->native();
       if (trial_) return api->Recv(scratch().trial(), NcclLink::kTrialBytes, kNcclUint8, 0, comm, s);
-      return Transfer(api, [&](Calls* calls) {
-        if (bytes_ > 0) calls->Note(api->Recv(buffer_.data(), bytes_, kNcclUint8, 0, comm, s));
-        // A word that nobody asked for comes all the same.
-        DeviceStatus* const word = status_ != nullptr ? status_ : scratch().unwanted();
-        if (has_status_) calls->Note(api->Recv(word, sizeof(DeviceStatus), kNcclUint8, 0, comm, s));
-      });
+      // A word that nobody asked for comes all the same.
+      DeviceStatus* const word = status_ != nullptr ? status_ : scratch().unwanted();
+      return PutReceive(api, comm, buffer_.data(), bytes_, has_status_ ? word : nullptr, s);
     });
   }
 
@@ -63,6 +74,7 @@ class NcclRecvPort::Receiving : public NcclTransfer {
   }
 
   RecvPort* const untold_;  // not used after Cancel
+  const int replay_;
   const bool trial_;
   const uint64_t bytes_;
   const bool has_status_;
@@ -160,7 +172,11 @@ absl::StatusOr<EventRef> NcclRecvPort::Recv(int64_t execution, const Tensor& buf
     if (!cleared.ok()) return fail(cleared.status());
     return cleared;
   }
-  auto receiving = std::make_shared<Receiving>(link_, edge_, execution, stream, *a, buffer, out, late ? header_port_.get() : nullptr);
+  // No captured call is for a word that nobody asked for.
+  const bool planned = !trial && (!has_status || status != nullptr);
+  const int replay = planned ? replays_.Find(buffer.data(), a->header.bytes, has_status ? status : nullptr) : -1;
+  auto receiving = std::make_shared<Receiving>(link_, edge_, execution, stream, *a, buffer, out, late ? header_port_.get() : nullptr,
+                                               replay);
   if (trial) link_->options_.scratch->last_trial = receiving;
   while (!outstanding_.empty() && (outstanding_.front().expired() || outstanding_.front().lock()->over())) outstanding_.pop_front();
   outstanding_.push_back(receiving);
@@ -174,6 +190,19 @@ std::string NcclRecvPort::WaitsFor() const {
     if (r != nullptr && !r->over()) return r->WaitsFor("send");
   }
   return header_port_->WaitsFor();
+}
+
+absl::Status NcclRecvPort::Plan(const Tensor& place, DeviceStatus* status) {
+  if (!link_->options_.replay) return absl::OkStatus();
+  for (DeviceStatus* const word : {static_cast<DeviceStatus*>(nullptr), status}) {
+    if (place.bytes() == 0 || replays_.full() || replays_.Find(place.data(), place.bytes(), word) >= 0) continue;
+    const absl::StatusOr<int> number = CaptureNccl(link_->comm(), "receiving", [&](NcclApi* api, NcclCommHandle comm, CudaStreamHandle s) {
+      return PutReceive(api, comm, place.data(), place.bytes(), word, s);
+    });
+    if (!number.ok()) return absl::Status(number.status().code(), absl::StrCat(EdgeLabel(edge_), ": ", std::string(number.status().message())));
+    replays_.Add(place.data(), place.bytes(), word, *number);
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::shared_ptr<CaptureRecvPort>> NcclRecvPort::ForCapture() {

@@ -6,11 +6,13 @@
 
 #include "common/channel/nccl/announcement.h"
 #include "common/channel/nccl/nccl_link.h"
+#include "common/channel/nccl/transfer.h"
+#include "common/channel/planned_places.h"
 
 namespace weft {
 
 // The receiving end of one edge; made by NcclLink.
-class NcclRecvPort : public RecvPort {
+class NcclRecvPort : public RecvPort, public PlannedPlaces {
  public:
   NcclRecvPort(std::shared_ptr<NcclLink> link, ShmEdgeSpec edge, std::unique_ptr<RecvPort> header_port);
   ~NcclRecvPort() override;
@@ -24,6 +26,7 @@ class NcclRecvPort : public RecvPort {
   bool ZeroCopy() const override { return false; }
   std::string WaitsFor() const override;
   absl::Status closed() const override;
+  absl::Status Plan(const Tensor& place, DeviceStatus* status) override;
   absl::StatusOr<std::shared_ptr<CaptureRecvPort>> ForCapture() override;
 
  private:
@@ -37,6 +40,7 @@ class NcclRecvPort : public RecvPort {
   const ShmEdgeSpec edge_;
   const std::unique_ptr<RecvPort> header_port_;
   uint64_t sequence_ = 0;
+  NcclReplays replays_;
   std::deque<std::weak_ptr<Receiving>> outstanding_;  // oldest first
 };
 

@@ -8,9 +8,22 @@
 #include "common/channel/nccl/announcement.h"
 #include "common/channel/nccl/capture_ports.h"
 #include "common/channel/nccl/transfer.h"
+#include "common/comm/nccl/nccl_capture.h"
 #include "common/session/edge_trial.h"
 
 namespace weft {
+
+namespace {
+
+// A value and its status word, where it has one, as one transfer.
+int PutSend(NcclApi* api, NcclCommHandle comm, const Tensor& value, const DeviceStatus* status, CudaStreamHandle s) {
+  return NcclTransfer::Transfer(api, [&](NcclTransfer::Calls* calls) {
+    if (value.bytes() > 0) calls->Note(api->Send(value.data(), value.bytes(), kNcclUint8, 1, comm, s));
+    if (status != nullptr) calls->Note(api->Send(status, sizeof(DeviceStatus), kNcclUint8, 1, comm, s));
+  });
+}
+
+}  // namespace
 
 // An announcement that may have to wait for its value.
 class NcclSendPort::Announcing {
@@ -84,10 +97,11 @@ class NcclSendPort::AnnouncedEvent : public Event {
 
 class NcclSendPort::Sending : public NcclTransfer {
  public:
-  // A value with an error is the trial's.
+  // A value with an error is the trial's. `replay`: of a captured call; below 0: none.
   Sending(const std::shared_ptr<NcclLink>& link, const ShmEdgeSpec& edge, int64_t execution, Stream* stream, Value value,
-          std::shared_ptr<Announcing> announcing)
+          std::shared_ptr<Announcing> announcing, int replay)
       : NcclTransfer(link, edge, execution, stream),
+        replay_(replay),
         value_(std::move(value)),
         announcing_(std::move(announcing)),
         when_taken_(link->options_.send_when_taken && edge.bytes >= NcclLink::kLateBytes && value_.error == nullptr) {
@@ -103,12 +117,9 @@ class NcclSendPort::Sending : public NcclTransfer {
 
   absl::Status Launch() override {
     if (value_.error != nullptr) return LaunchTrial();
+    if (replay_ >= 0) return ReplayNccl("sending", replay_);
     return CallNccl("sending", [this](NcclApi* api, NcclCommHandle comm) {
-      return Transfer(api, [&](Calls* calls) {
-        void* const s = stream()->native();
-        if (value_.tensor.bytes() > 0) calls->Note(api->Send(value_.tensor.data(), value_.tensor.bytes(), kNcclUint8, 1, comm, s));
-        if (value_.status != nullptr) calls->Note(api->Send(value_.status, sizeof(DeviceStatus), kNcclUint8, 1, comm, s));
-      });
+      return PutSend(api, comm, value_.tensor, value_.status, stream()->native());
     });
   }
 
@@ -125,6 +136,7 @@ class NcclSendPort::Sending : public NcclTransfer {
   bool MayFinish() override { return announcing_->Over(); }
   void Finish(const absl::Status&) override { value_ = Value(); }  // the receiver sees the link fail
 
+  const int replay_;
   Value value_;
   const std::shared_ptr<Announcing> announcing_;
   const bool when_taken_;
@@ -178,7 +190,8 @@ absl::StatusOr<EventRef> NcclSendPort::Send(int64_t execution, const Value& valu
   if (moves) {
     a.transfer = link_->transfers_;
     if (!trial && value.status != nullptr) a.flags |= NcclAnnouncement::kHasStatus;
-    sending = std::make_shared<Sending>(link_, edge_, execution, stream, value, announcing);
+    const int replay = trial ? -1 : replays_.Find(value.tensor.data(), value.tensor.bytes(), value.status);
+    sending = std::make_shared<Sending>(link_, edge_, execution, stream, value, announcing, replay);
     if (trial) link_->options_.scratch->last_trial = sending;
   }
   announcing_ = announcing;
@@ -205,6 +218,20 @@ std::string NcclSendPort::WaitsFor() const {
     return absl::StrCat("the GPU to have the value of execution ", announcing_->execution());
   }
   return header_port_->WaitsFor();
+}
+
+absl::Status NcclSendPort::Plan(const Tensor& place, DeviceStatus* status) {
+  if (!link_->options_.replay) return absl::OkStatus();
+  // Whether a value has its word is known only when it is made.
+  for (DeviceStatus* const word : {static_cast<DeviceStatus*>(nullptr), status}) {
+    if (place.bytes() == 0 || replays_.full() || replays_.Find(place.data(), place.bytes(), word) >= 0) continue;
+    const absl::StatusOr<int> number = CaptureNccl(link_->comm(), "sending", [&](NcclApi* api, NcclCommHandle comm, CudaStreamHandle s) {
+      return PutSend(api, comm, place, word, s);
+    });
+    if (!number.ok()) return absl::Status(number.status().code(), absl::StrCat(EdgeLabel(edge_), ": ", std::string(number.status().message())));
+    replays_.Add(place.data(), place.bytes(), word, *number);
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::shared_ptr<CaptureSendPort>> NcclSendPort::ForCapture() {

@@ -5,11 +5,13 @@
 #include <string>
 
 #include "common/channel/nccl/nccl_link.h"
+#include "common/channel/nccl/transfer.h"
+#include "common/channel/planned_places.h"
 
 namespace weft {
 
 // The sending end of one edge; made by NcclLink.
-class NcclSendPort : public SendPort {
+class NcclSendPort : public SendPort, public PlannedPlaces {
  public:
   NcclSendPort(std::shared_ptr<NcclLink> link, ShmEdgeSpec edge, std::unique_ptr<SendPort> header_port);
   ~NcclSendPort() override;
@@ -21,6 +23,7 @@ class NcclSendPort : public SendPort {
   absl::StatusOr<EventRef> Send(int64_t execution, const Value& value, Stream* stream) override;
   std::string WaitsFor() const override;
   absl::Status closed() const override;
+  absl::Status Plan(const Tensor& place, DeviceStatus* status) override;
   absl::StatusOr<std::shared_ptr<CaptureSendPort>> ForCapture() override;
 
  private:
@@ -32,6 +35,7 @@ class NcclSendPort : public SendPort {
   const ShmEdgeSpec edge_;
   const std::unique_ptr<SendPort> header_port_;
   uint64_t sequence_ = 0;
+  NcclReplays replays_;
   std::shared_ptr<Announcing> announcing_;          // the last
   std::deque<std::weak_ptr<Sending>> outstanding_;  // oldest first
 };

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/channel/nccl/nccl_link.h"
@@ -14,6 +15,30 @@ namespace weft {
 void FillTrialPattern(int32_t edge, void* bytes);
 // OK, or DataLoss that says where it differs.
 absl::Status CheckTrialPattern(int32_t edge, const void* bytes);
+
+// The captured calls of an edge, by what they move. Internal to this directory.
+class NcclReplays {
+ public:
+  static constexpr size_t kMost = 64;  // of an edge
+
+  int Find(const void* data, uint64_t bytes, const void* status) const {
+    for (const Entry& e : entries_) {
+      if (e.data == data && e.bytes == bytes && e.status == status) return e.number;
+    }
+    return -1;
+  }
+  void Add(const void* data, uint64_t bytes, const void* status, int number) { entries_.push_back({data, bytes, status, number}); }
+  bool full() const { return entries_.size() >= kMost; }
+
+ private:
+  struct Entry {
+    const void* data;
+    uint64_t bytes;
+    const void* status;
+    int number;
+  };
+  std::vector<Entry> entries_;
+};
 
 // What sends and receives have in common: the order on the link. Internal to this directory.
 class NcclTransfer : public NcclWork {
@@ -37,6 +62,17 @@ class NcclTransfer : public NcclWork {
     return s.ok() ? s : absl::Status(s.code(), absl::StrCat(EdgeLabel(edge_), ": ", std::string(s.message())));
   }
 
+  // The same by a captured call.
+  absl::Status ReplayNccl(const char* what, int number) {
+    ++link_->launched_;
+    return Named(comm()->Replay(number, absl::StrCat(what, " of execution ", execution_), stream()->native()));
+  }
+
+  NcclLink* link() const { return link_.get(); }
+  NcclScratch& scratch() const { return *link_->options_.scratch; }
+  const ShmEdgeSpec& edge() const { return edge_; }
+
+ public:
   // What several calls came to: the first failure, else whether any is in progress.
   struct Calls {
     int code = kNcclSuccess;
@@ -55,11 +91,6 @@ class NcclTransfer : public NcclWork {
     return calls.code;
   }
 
-  NcclLink* link() const { return link_.get(); }
-  NcclScratch& scratch() const { return *link_->options_.scratch; }
-  const ShmEdgeSpec& edge() const { return edge_; }
-
- public:
   int64_t execution() const { return execution_; }
   // What a transfer that is not over waits for.
   std::string WaitsFor(const char* then) const {

@@ -1,6 +1,7 @@
 #include "common/comm/nccl/nccl_capture.h"
 
 #include <chrono>
+#include <memory>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -13,11 +14,8 @@ namespace {
 constexpr Nanos kLimit = 30 * kNanosPerSecond;
 constexpr auto kPoll = std::chrono::microseconds(20);
 
-}  // namespace
-
-absl::Status CallNcclNow(NcclComm* comm, const std::string& what, const std::function<int(NcclApi*, NcclCommHandle)>& call) {
+absl::Status CallAndWait(NcclComm* comm, const std::string& what, const std::function<int(NcclApi*, NcclCommHandle)>& call) {
   const Nanos until = comm->options().clock->Now() + kLimit;
-  comm->Used();
   WEFT_RETURN_IF_ERROR(comm->Call(what, call));
   while (!comm->Settled()) {
     if (comm->options().clock->Now() > until) {
@@ -28,6 +26,31 @@ absl::Status CallNcclNow(NcclComm* comm, const std::string& what, const std::fun
     std::this_thread::sleep_for(kPoll);
   }
   return comm->cause();
+}
+
+}  // namespace
+
+absl::Status CallNcclNow(NcclComm* comm, const std::string& what, const std::function<int(NcclApi*, NcclCommHandle)>& call) {
+  comm->Used();
+  return CallAndWait(comm, what, call);
+}
+
+absl::StatusOr<int> CaptureNccl(NcclComm* comm, const std::string& what,
+                                const std::function<int(NcclApi*, NcclCommHandle, CudaStreamHandle)>& call) {
+  CudaDevice* const device = comm->options().device;
+  CudaApi* const cuda = device->api();
+  const std::string capturing = absl::StrCat(comm->options().label, ": capturing ", what);
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<Stream> stream, device->NewStream(v1::LANE_SEND));  // of the priority that transfers have
+  WEFT_RETURN_IF_ERROR(device->Check(cuda->BeginCapture(stream->native()), capturing));
+  absl::Status s = CallAndWait(comm, what, [&](NcclApi* api, NcclCommHandle handle) { return call(api, handle, stream->native()); });
+  CudaGraphHandle graph = nullptr;
+  const int ended = cuda->EndCapture(stream->native(), &graph);
+  if (s.ok()) s = device->Check(ended, capturing);
+  CudaGraphExecHandle captured = nullptr;
+  if (s.ok()) s = device->Check(cuda->GraphInstantiate(graph, &captured), capturing);
+  if (graph != nullptr) (void)cuda->GraphDestroy(graph);
+  WEFT_RETURN_IF_ERROR(s);
+  return comm->AddReplay(captured);
 }
 
 }  // namespace weft

@@ -42,6 +42,7 @@ struct NcclComm::Core {
   NcclCommHandle handle WEFT_GUARDED_BY(call_mu) = nullptr;
   bool busy WEFT_GUARDED_BY(call_mu) = false;       // the last call is in progress
   std::string busy_with WEFT_GUARDED_BY(call_mu);
+  std::vector<CudaGraphExecHandle> replays WEFT_GUARDED_BY(call_mu);  // none once it ends
 
   mutable Mutex mu;
   CondVar changed;  // cause or ended
@@ -218,6 +219,31 @@ absl::Status NcclComm::Call(const std::string& what, const std::function<int(Ncc
   return error;
 }
 
+int NcclComm::AddReplay(CudaGraphExecHandle captured) {
+  {
+    MutexLock lock(&core_->call_mu);
+    if (core_->handle != nullptr) {
+      core_->replays.push_back(captured);
+      return static_cast<int>(core_->replays.size()) - 1;
+    }
+  }
+  (void)options_.device->Check(options_.device->api()->GraphExecDestroy(captured), absl::StrCat(options_.label, ": freeing a captured call"));
+  return 0;  // Replay will say that it has ended
+}
+
+absl::Status NcclComm::Replay(int number, const std::string& what, CudaStreamHandle stream) {
+  MutexLock lock(&core_->call_mu);
+  WEFT_RETURN_IF_ERROR(core_->Cause());
+  if (core_->handle == nullptr || core_->busy || number < 0 || number >= static_cast<int>(core_->replays.size())) {
+    return absl::InternalError(absl::StrCat(options_.label, ": ", what, " cannot be captured call ", number));
+  }
+  const absl::Status launched =
+      options_.device->Check(options_.device->api()->GraphLaunch(core_->replays[static_cast<size_t>(number)], stream),
+                             absl::StrCat(options_.label, ": ", what, " with ", others_));
+  if (!launched.ok()) Core::Fail(core_, launched);
+  return launched;
+}
+
 bool NcclComm::Settled() {
   MutexLock lock(&core_->call_mu);
   return !core_->busy || Core::Ask(core_);
@@ -277,9 +303,15 @@ void NcclComm::Finish(const std::shared_ptr<Core>& core) {
   }
   core->options.device->BindThread();
   NcclCommHandle handle = nullptr;
+  std::vector<CudaGraphExecHandle> replays;
   {
     MutexLock call(&core->call_mu);
     std::swap(handle, core->handle);
+    replays.swap(core->replays);
+  }
+  for (const CudaGraphExecHandle r : replays) {
+    // What is under way of it ends with the abort, and only then is it gone.
+    (void)core->options.device->Check(core->options.device->api()->GraphExecDestroy(r), absl::StrCat(core->options.label, ": freeing a captured call"));
   }
   const int code = handle == nullptr ? kNcclSuccess : core->options.api->CommAbort(handle);
   const bool lost = code != kNcclSuccess && code != kNcclInProgress;

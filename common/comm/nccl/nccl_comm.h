@@ -60,6 +60,12 @@ class NcclComm {
   // Whether the last Call is over. True once it has failed.
   bool Settled();
 
+  // Takes over a captured call of it (CaptureNccl), which it frees when it ends: NCCL's abort waits for that. Its number for Replay.
+  int AddReplay(CudaGraphExecHandle captured);
+  // Puts a captured call on the stream: unlike Call, it is there when this returns. Pre: joined and Settled(). An error ends the communicator, and names it,
+  // `what` and the other ranks.
+  absl::Status Replay(int number, const std::string& what, CudaStreamHandle stream);
+
   // Ends it with a first cause. Does not block: ncclCommAbort does, so it runs on a thread of its own. What is under way on the device ends
   // by then. Idempotent.
   void Abort(const absl::Status& cause);

@@ -1,6 +1,7 @@
 #include "common/comm/nccl/nccl_work.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -36,7 +37,10 @@ void NcclWork::End(const absl::Status& status) {
 
 void NcclWork::Cancel() {
   cancelled_ = true;
-  if (stage_ == Stage::kWaiting) End(absl::OkStatus());
+  if (stage_ != Stage::kWaiting) return;
+  End(absl::OkStatus());
+  // It keeps its link, and that the queue: in its line it would keep them all for good.
+  if (const std::shared_ptr<NcclQueue> queue = queue_.lock()) queue->Sweep();
 }
 
 bool NcclWork::Advance() {
@@ -120,6 +124,18 @@ void NcclQueue::Post(const std::shared_ptr<NcclWork>& op) {
   op->queue_ = weak_from_this();
   lines_[op->stream_].push_back(op);
   Pump();
+}
+
+void NcclQueue::Sweep() {
+  if (pumping_) return;  // which takes them out itself
+  std::vector<std::shared_ptr<NcclWork>> gone;  // outlives the lines' iteration
+  for (auto it = lines_.begin(); it != lines_.end();) {
+    std::deque<std::shared_ptr<NcclWork>>& line = it->second;
+    const auto over = std::stable_partition(line.begin(), line.end(), [](const std::shared_ptr<NcclWork>& op) { return !op->over(); });
+    std::move(over, line.end(), std::back_inserter(gone));
+    line.erase(over, line.end());
+    it = line.empty() ? lines_.erase(it) : std::next(it);
+  }
 }
 
 void NcclQueue::Pump() {

@@ -12,6 +12,8 @@ namespace weft {
 namespace {
 
 constexpr uintptr_t kPage = 4096;
+// Of device memory.
+constexpr size_t kLargePage = size_t{2} << 20;
 
 // After one of these every later call of the process fails too: the worker must end (crash-only), its peers need not.
 bool IsSticky(int e) {
@@ -265,8 +267,11 @@ absl::StatusOr<std::unique_ptr<Stream>> CudaDevice::NewStream(v1::LaneKind lane)
 }
 
 absl::StatusOr<std::shared_ptr<void>> CudaDevice::Allocate(size_t bytes) {
+  // CUDA takes whole pages anyway, but only what is asked for in whole pages is read at full speed through another process' mapping: 900 MiB and a few
+  // bytes more are copied a fifth more slowly than 900 MiB.
+  const size_t whole = bytes < kLargePage ? std::max<size_t>(bytes, 1) : (bytes + kLargePage - 1) / kLargePage * kLargePage;
   void* p = nullptr;
-  WEFT_RETURN_IF_ERROR(Check(api()->Malloc(std::max<size_t>(bytes, 1), &p), absl::StrCat(bytes, " bytes on GPU ", ordinal_)));
+  WEFT_RETURN_IF_ERROR(Check(api()->Malloc(whole, &p), absl::StrCat(bytes, " bytes on GPU ", ordinal_)));
   return std::shared_ptr<void>(p, [events = events_](void* q) {
     // The pool outlives what it holds; held by it, it would never go.
     events->PutAside([pool = events.get(), q] { pool->Note(pool->api()->Free(q)); });
