@@ -118,6 +118,7 @@ absl::Status CapturedRun::Prepare() {
     if (program.lanes[l].kind == v1::LANE_COMPUTE) origin = l;
   }
   origin_ = options_.lanes[origin];
+  WEFT_ASSIGN_OR_RETURN(beside_, options_.device->NewStream(v1::LANE_COMPUTE));
   WEFT_ASSIGN_OR_RETURN(counter_, options_.device->Allocate(sizeof(int64_t)));
   // -1: each launch begins with counting it up.
   WEFT_RETURN_IF_ERROR(options_.device->Check(api_->MemsetAsync(counter_.get(), 0xFF, sizeof(int64_t), origin_->native()),
@@ -202,7 +203,7 @@ absl::Status CapturedRun::Walk(int variant, const std::string& what, std::vector
     for (const LocalWait& w : op.waits) {
       if (w.distance == 0) stream->WaitFor(done[w.op]);
     }
-    WEFT_RETURN_IF_ERROR(CaptureOp(static_cast<int>(i), variant, stream, &values));
+    WEFT_RETURN_IF_ERROR(CaptureOp(static_cast<int>(i), variant, stream, &values, events));
     absl::StatusOr<EventRef> event = device->Record(stream->native());
     if (!event.ok()) return At(static_cast<int>(i), -1, event.status());
     done[i] = *std::move(event);
@@ -214,7 +215,7 @@ absl::Status CapturedRun::Walk(int variant, const std::string& what, std::vector
   return absl::OkStatus();
 }
 
-absl::Status CapturedRun::CaptureOp(int i, int variant, Stream* stream, std::vector<std::vector<Value>>* values) {
+absl::Status CapturedRun::CaptureOp(int i, int variant, Stream* stream, std::vector<std::vector<Value>>* values, std::vector<EventRef>* events) {
   const LocalOp& op = options_.program->ops[i];
   (*values)[i].resize(op.outputs.size());
   for (CaptureSendPort* port : reuse_[i]) WEFT_RETURN_IF_ERROR(At(i, -1, port->CaptureReuse(variant, stream)));
@@ -222,7 +223,7 @@ absl::Status CapturedRun::CaptureOp(int i, int variant, Stream* stream, std::vec
   absl::Status s;
   switch (op.plan->kind) {
     case v1::COMPUTE:
-      s = CaptureCompute(i, variant, stream, values);
+      s = CaptureCompute(i, variant, stream, values, events);
       break;
     case v1::READ:
     case v1::RECV:
@@ -269,7 +270,7 @@ bool CapturedRun::GoesToGpus(int i) const {
   });
 }
 
-absl::Status CapturedRun::CaptureCompute(int i, int variant, Stream* stream, std::vector<std::vector<Value>>* values) {
+absl::Status CapturedRun::CaptureCompute(int i, int variant, Stream* stream, std::vector<std::vector<Value>>* values, std::vector<EventRef>* events) {
   const LocalOp& op = options_.program->ops[i];
   ComputeCall* const call = options_.ops[i].call;
   std::vector<Tensor> args;
@@ -283,8 +284,16 @@ absl::Status CapturedRun::CaptureCompute(int i, int variant, Stream* stream, std
   const size_t outputs = op.outputs.size();
   // What its arguments carry it carries on; its own method may add to that. Where neither can be, there is nothing to combine, unless
   // another GPU takes the value, which always takes a word with it.
-  const bool status = !from.empty() || op.may_fail_on_device || GoesToGpus(i);
-  if (outputs > 0 && status) WEFT_RETURN_IF_ERROR(options_.device->CombineStatus(from, call->StatusOf(0), stream));
+  const bool status = outputs > 0 && (!from.empty() || op.may_fail_on_device || GoesToGpus(i));
+  // Words that the method adds nothing to are combined beside its kernels: small ones take no longer than that.
+  const bool beside = status && !op.may_fail_on_device;
+  Stream* const words = beside ? beside_.get() : stream;
+  if (beside) {
+    WEFT_ASSIGN_OR_RETURN(const EventRef before, options_.device->Record(stream->native()));
+    events->push_back(before);
+    words->WaitFor(before);
+  }
+  if (status) WEFT_RETURN_IF_ERROR(options_.device->CombineStatus(from, call->StatusOf(0), words));
   absl::Status s = call->Run(options_.ops[i].actor, options_.ops[i].method);
   if (s.ok() && call->host_number_read()) {
     s = absl::FailedPreconditionError(
@@ -295,7 +304,12 @@ absl::Status CapturedRun::CaptureCompute(int i, int variant, Stream* stream, std
     return absl::Status(s.code(), absl::StrCat("it cannot be captured: ", std::string(s.message()), "; mend that, ", kRemedy));
   }
   for (size_t o = 1; o < outputs && status; ++o) {
-    WEFT_RETURN_IF_ERROR(options_.device->CombineStatus({call->StatusOf(0)}, call->StatusOf(static_cast<int>(o)), stream));
+    WEFT_RETURN_IF_ERROR(options_.device->CombineStatus({call->StatusOf(0)}, call->StatusOf(static_cast<int>(o)), words));
+  }
+  if (beside) {
+    WEFT_ASSIGN_OR_RETURN(const EventRef combined, options_.device->Record(words->native()));
+    events->push_back(combined);
+    stream->WaitFor(combined);
   }
   for (size_t o = 0; o < outputs; ++o) {
     Value& v = (*values)[i][o];

@@ -106,8 +106,8 @@ class CapturedRun {
   absl::Status Capture(int variant);
   // Between the beginning and the end of a capture.
   absl::Status Walk(int variant, const std::string& what, std::vector<EventRef>* events);
-  absl::Status CaptureOp(int op, int variant, Stream* stream, std::vector<std::vector<Value>>* values);
-  absl::Status CaptureCompute(int op, int variant, Stream* stream, std::vector<std::vector<Value>>* values);
+  absl::Status CaptureOp(int op, int variant, Stream* stream, std::vector<std::vector<Value>>* values, std::vector<EventRef>* events);
+  absl::Status CaptureCompute(int op, int variant, Stream* stream, std::vector<std::vector<Value>>* values, std::vector<EventRef>* events);
   absl::Status CaptureReceive(int op, int variant, Stream* stream, Value* out);
   absl::Status CaptureSend(int op, int variant, Stream* stream, const std::vector<std::vector<Value>>& values);
   absl::Status CaptureCollective(int op, int variant, Stream* stream, std::vector<std::vector<Value>>* values);
@@ -129,6 +129,7 @@ class CapturedRun {
   const DeviceErrors errors_;
   CudaApi* const api_;
   Stream* origin_ = nullptr;
+  std::unique_ptr<Stream> beside_;  // for captures: status words beside a method's kernels
   int slots_ = 0;
   std::shared_ptr<void> counter_;  // on the device: the execution's number
   std::vector<Sender> senders_;

@@ -22,6 +22,7 @@ constexpr uint64_t kLarge = kMiB;
 constexpr uint64_t kMarked = 64 * kMiB;
 constexpr double kMostMore = 3e-6;  // seconds a hop of a small value may take more than the bare one
 constexpr int kFew = 8, kMany = 32;  // hops of a chain
+constexpr int kHopRounds = 3;
 
 // "8", "64k", "16m", "1g".
 uint64_t ParseSize(const std::string& text) {
@@ -174,8 +175,12 @@ class Table {
         [&](const std::string& label, const std::string& mark) {
           const double bare = Of(all, bytes);
           const int executions = static_cast<int>(std::clamp(0.7 / (std::max(bare, 1e-6) * kMany), 10.0, 200.0));
-          const double many = ChainSeconds(client_.get(), bytes, kMany, transport_, launch, executions);
-          const double weft = (many - ChainSeconds(client_.get(), bytes, kFew, transport_, launch, executions)) / (kMany - kFew);
+          std::vector<double> hops;
+          for (int i = 0; i < kHopRounds; ++i) {
+            const double many = ChainSeconds(client_.get(), bytes, kMany, transport_, launch, executions);
+            hops.push_back((many - ChainSeconds(client_.get(), bytes, kFew, transport_, launch, executions)) / (kMany - kFew));
+          }
+          const double weft = Median(hops);
           Row(label, absl::StrFormat("%.1f us a hop, bare %.1f us: %+.1f us", weft * 1e6, bare * 1e6, (weft - bare) * 1e6), mark,
               weft - bare <= kMostMore);
         });

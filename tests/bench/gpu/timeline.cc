@@ -1,4 +1,4 @@
-// Predicted against measured: costs are calibrated by one traced run, op by op, and the client's part by a graph that does nothing; then the simulator
+// Predicted against measured: costs are calibrated by one traced run, op by op, and the client's part by a graph that does nothing else; then the simulator
 // predicts, and the daemons run, the same graph with overlap off, on, and with several executions in flight.
 
 #include <algorithm>
@@ -25,6 +25,8 @@ void Check(const absl::Status& s) {
   if (!s.ok()) throw std::runtime_error(std::string(s.message()));
 }
 
+constexpr char kShape[] = "[1048576]";
+
 // CPU worker, GPU worker, CPU worker; two values of 4 MiB an execution go all the way, each with work at every stage.
 v1::Graph Make(const std::string& name, v1::Overlap overlap, int in_flight) {
   v1::Graph g;
@@ -37,7 +39,7 @@ v1::Graph Make(const std::string& name, v1::Overlap overlap, int in_flight) {
     a->set_worker(absl::StrCat("w", w));
     a->mutable_config()->set_duration_s(kSeconds[w]);
     a->mutable_config()->set_dtype(v1::F32);
-    a->mutable_config()->set_shape("[1048576]");
+    a->mutable_config()->set_shape(kShape);
   }
   for (int v = 0; v < 2; ++v) {
     for (int w = 0; w < 3; ++w) {
@@ -83,8 +85,9 @@ v1::Costs Calibrate(Client* client) {
   return measured->costs;
 }
 
-// From a result's way to the client to the next execution's first op: an execution that does nothing, one at a time.
-double Turnaround(Client* client) {
+// From the end of an execution's last op to the start of the next one's first: what lies between is not in a plan. By a graph whose only task makes a
+// result of that size, one execution at a time.
+double Turnaround(Client* client, const std::string& shape) {
   v1::Graph g;
   g.set_name("turnaround");
   v1::Actor* a = g.add_actor();
@@ -92,7 +95,7 @@ double Turnaround(Client* client) {
   a->set_class_("std.Delay");
   a->set_worker("w0");
   a->mutable_config()->set_dtype(v1::F32);
-  a->mutable_config()->set_shape("[1]");
+  a->mutable_config()->set_shape(shape);
   a->mutable_config()->set_duration_s(0);
   v1::Node* n = g.add_node();
   n->set_name("n");
@@ -101,7 +104,38 @@ double Turnaround(Client* client) {
   out->set_name("out");
   out->set_node("n");
   g.mutable_options()->set_max_in_flight(1);
-  return Run(client, g, 20, 200, true).typical_s;
+  Check(client->Compile(g, Client::CompileOptions()).status());
+  std::vector<double> periods, spans;
+  {
+    SessionOptions options;
+    options.graph = g.name();
+    options.discard_outputs = true;
+    auto session = client->OpenSession(options);
+    Check(session.status());
+    int64_t last = 0;
+    for (int i = 0; i < 100; ++i) {
+      auto h = (*session)->Submit({});
+      Check(h.status());
+      auto r = (*session)->Wait(*h, 60);
+      Check(r.status());
+      if (i > 0) periods.push_back(static_cast<double>(r->done_ns - last) * 1e-9);
+      last = r->done_ns;
+    }
+  }
+  auto trace = client->GetTrace(g.name(), 0);
+  Check(trace.status());
+  Check(client->Teardown(g.name()));
+  std::map<int64_t, std::pair<int64_t, int64_t>> ends;
+  for (const v1::TraceTrack& t : *trace) {
+    for (const v1::TraceEvent& e : t.event()) {
+      auto& [first, end] = ends.emplace(e.execution(), std::make_pair(e.start_ns(), e.end_ns())).first->second;
+      first = std::min(first, e.start_ns());
+      end = std::max(end, e.end_ns());
+    }
+  }
+  for (const auto& [k, span] : ends) spans.push_back(static_cast<double>(span.second - span.first) * 1e-9);
+  if (spans.empty()) throw std::runtime_error("turnaround: nothing was traced");
+  return std::max(0.0, Median(periods) - Median(spans));
 }
 
 // Op by op, milliseconds from the first op's start: predicted, and the median of what a traced run measured. Where the two part is where the model is
@@ -162,7 +196,8 @@ int Timeline(int, char**) {
   Daemons cluster({"h0", "h0", "h0"}, "h0", {"cpu", GpuOf(1), "cpu"});
   const auto client = cluster.Dial();
   v1::Costs costs = Calibrate(client.get());
-  const double turnaround = Turnaround(client.get());
+  const double turnaround = Turnaround(client.get(), kShape);
+  std::printf("  from one execution's last op to the next one's first: %s\n", Ms(turnaround).c_str());
   for (v1::EdgeCost& e : *costs.mutable_edge()) {
     if (e.to() == "out") e.set_latency_s(e.latency_s() + turnaround);
   }
