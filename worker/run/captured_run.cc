@@ -118,7 +118,8 @@ absl::Status CapturedRun::Prepare() {
     if (program.lanes[l].kind == v1::LANE_COMPUTE) origin = l;
   }
   origin_ = options_.lanes[origin];
-  WEFT_ASSIGN_OR_RETURN(beside_, options_.device->NewStream(v1::LANE_COMPUTE));
+  // Not one for computing, which takes a workspace of 32 MiB that no word needs.
+  WEFT_ASSIGN_OR_RETURN(beside_, options_.device->NewStream(v1::LANE_SEND));
   WEFT_ASSIGN_OR_RETURN(counter_, options_.device->Allocate(sizeof(int64_t)));
   // -1: each launch begins with counting it up.
   WEFT_RETURN_IF_ERROR(options_.device->Check(api_->MemsetAsync(counter_.get(), 0xFF, sizeof(int64_t), origin_->native()),

@@ -215,6 +215,24 @@ TEST_CASE("nccl link: where workers take turns, a large value is taken when the 
   ends.recv->link = link.lock();
 }
 
+TEST_CASE("nccl link: a port that goes while NCCL connects for it leaves nothing in the queue") {
+  FakePlugin::Options options;
+  options.nccl.connect_polls = 1 << 30;  // it never comes to an end
+  TestGpu a(options), b;
+  LinkEnds ends(&a, &b);
+  auto [s, r] = ends.Ports(NcclEdge(1, "[100]"));
+  const EventRef sent = *s->Send(kTrialExecution, TrialValue(1), ends.send->stream.get());
+  CHECK_FALSE(sent->Queued());
+  s = nullptr;
+  CHECK_FALSE(IsReady(sent));
+  const std::weak_ptr<NcclLink> link = ends.send->link;
+  ends.send->link = nullptr;
+  CHECK(link.use_count() == 1);  // `sent`
+  ends.send->link = link.lock();
+  ends.send->link->Close(absl::UnavailableError("w1 is gone"));
+  CHECK(Until([&] { return IsReady(sent); }));
+}
+
 TEST_CASE("nccl link: transfers between planned places are captured once and replayed; others go as ever") {
   TestGpu a, b;
   auto ends = std::make_unique<LinkEnds>(&a, &b, 7, 7, false, false, /*replay=*/true);

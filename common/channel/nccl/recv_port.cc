@@ -196,9 +196,10 @@ absl::Status NcclRecvPort::Plan(const Tensor& place, DeviceStatus* status) {
   if (!link_->options_.replay) return absl::OkStatus();
   for (DeviceStatus* const word : {static_cast<DeviceStatus*>(nullptr), status}) {
     if (place.bytes() == 0 || replays_.full() || replays_.Find(place.data(), place.bytes(), word) >= 0) continue;
-    const absl::StatusOr<int> number = CaptureNccl(link_->comm(), "receiving", [&](NcclApi* api, NcclCommHandle comm, CudaStreamHandle s) {
+    const auto put = [&](NcclApi* api, NcclCommHandle comm, CudaStreamHandle s) {
       return PutReceive(api, comm, place.data(), place.bytes(), word, s);
-    });
+    };
+    const absl::StatusOr<int> number = CaptureNccl(link_->comm(), "receiving", place.owner(), put);
     if (!number.ok()) return absl::Status(number.status().code(), absl::StrCat(EdgeLabel(edge_), ": ", std::string(number.status().message())));
     replays_.Add(place.data(), place.bytes(), word, *number);
   }

@@ -225,9 +225,10 @@ absl::Status NcclSendPort::Plan(const Tensor& place, DeviceStatus* status) {
   // Whether a value has its word is known only when it is made.
   for (DeviceStatus* const word : {static_cast<DeviceStatus*>(nullptr), status}) {
     if (place.bytes() == 0 || replays_.full() || replays_.Find(place.data(), place.bytes(), word) >= 0) continue;
-    const absl::StatusOr<int> number = CaptureNccl(link_->comm(), "sending", [&](NcclApi* api, NcclCommHandle comm, CudaStreamHandle s) {
+    const auto put = [&](NcclApi* api, NcclCommHandle comm, CudaStreamHandle s) {
       return PutSend(api, comm, place, word, s);
-    });
+    };
+    const absl::StatusOr<int> number = CaptureNccl(link_->comm(), "sending", place.owner(), put);
     if (!number.ok()) return absl::Status(number.status().code(), absl::StrCat(EdgeLabel(edge_), ": ", std::string(number.status().message())));
     replays_.Add(place.data(), place.bytes(), word, *number);
   }

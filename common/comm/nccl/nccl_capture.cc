@@ -35,16 +35,26 @@ absl::Status CallNcclNow(NcclComm* comm, const std::string& what, const std::fun
   return CallAndWait(comm, what, call);
 }
 
-absl::StatusOr<int> CaptureNccl(NcclComm* comm, const std::string& what,
+absl::StatusOr<int> CaptureNccl(NcclComm* comm, const std::string& what, const std::shared_ptr<void>& memory,
                                 const std::function<int(NcclApi*, NcclCommHandle, CudaStreamHandle)>& call) {
   CudaDevice* const device = comm->options().device;
   CudaApi* const cuda = device->api();
   const std::string capturing = absl::StrCat(comm->options().label, ": capturing ", what);
-  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<Stream> stream, device->NewStream(v1::LANE_SEND));  // of the priority that transfers have
+  // Of the priority that transfers have.
+  WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<Stream> stream, device->NewStream(v1::LANE_SEND));
   WEFT_RETURN_IF_ERROR(device->Check(cuda->BeginCapture(stream->native()), capturing));
+  comm->Begin();
   absl::Status s = CallAndWait(comm, what, [&](NcclApi* api, NcclCommHandle handle) { return call(api, handle, stream->native()); });
   CudaGraphHandle graph = nullptr;
   const int ended = cuda->EndCapture(stream->native(), &graph);
+  if (comm->cause().ok()) {
+    comm->End();
+  } else {
+    // NCCL's thread may be at the call still, and now that nothing is captured put it on the stream itself. So it counts as on the device, where the
+    // communicator's end is not put aside, and what it touches is there until then.
+    comm->KeepUntilEnded(stream);
+    comm->KeepUntilEnded(memory);
+  }
   if (s.ok()) s = device->Check(ended, capturing);
   CudaGraphExecHandle captured = nullptr;
   if (s.ok()) s = device->Check(cuda->GraphInstantiate(graph, &captured), capturing);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
@@ -16,8 +17,9 @@ absl::Status CallNcclNow(NcclComm* comm, const std::string& what, const std::fun
 
 // Captures one call of NCCL, or one group of calls, for NcclComm::Replay: `call` puts it on the stream that it gets. NCCL launches what it is asked of a
 // non-blocking communicator on a thread that it makes for it, which takes longer than many a transfer; a captured call goes out at once. It is always the
-// same transfer between the same memory, with a way that NCCL has connected before. The thread that makes calls. Errors as CallNcclNow, and CUDA's.
-absl::StatusOr<int> CaptureNccl(NcclComm* comm, const std::string& what,
+// same transfer between the same memory, with a way that NCCL has connected before. `memory` holds what it touches, which the caller keeps for as long
+// as it replays it; when the communicator ends meanwhile it is kept here until that is over. The thread that makes calls. Errors as CallNcclNow, and CUDA's.
+absl::StatusOr<int> CaptureNccl(NcclComm* comm, const std::string& what, const std::shared_ptr<void>& memory,
                                 const std::function<int(NcclApi*, NcclCommHandle, CudaStreamHandle)>& call);
 
 }  // namespace weft

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/comm/nccl/nccl_capture.h"
 #include "common/comm/nccl/nccl_test_util.h"
 
 namespace weft {
@@ -194,6 +195,48 @@ TEST_CASE("nccl comm: what it keeps goes when it has ended") {
   CHECK(memory.use_count() == 1);
   comms[0]->KeepUntilEnded(memory);
   CHECK(memory.use_count() == 1);
+}
+
+TEST_CASE("nccl comm: one that ends while a call is captured keeps the call's stream and memory until then, and does not put its end aside") {
+  TestGpu a, b;
+  const NcclId id = NewId(&a);
+  std::vector<std::shared_ptr<NcclComm>> comms;
+  for (TestGpu* const gpu : {&a, &b}) {
+    NcclComm::Options o = CommOptions(gpu, static_cast<int>(comms.size()), 2);
+    o.close_at_rest = true;
+    comms.push_back(*NcclComm::Create(std::move(o)));
+  }
+  std::thread other([&] { (void)comms[1]->Join(id, In(60)); });
+  const absl::Status joined = comms[0]->Join(id, In(60));
+  other.join();
+  REQUIRE(joined.ok());
+  const Tensor from = a.Buffer(v1::U8, {8});
+  const int streams = a.fake.cuda.books().streams;
+  const int64_t references = from.owner().use_count();
+  const auto capture = [&](const std::function<void()>& called) {
+    return CaptureNccl(comms[0].get(), "sending", from.owner(), [&](NcclApi* api, NcclCommHandle c, CudaStreamHandle s) {
+      const int code = api->Send(from.data(), 8, kNcclUint8, 1, c, s);
+      called();
+      return code;
+    });
+  };
+  // A call that is captured whole leaves nothing behind.
+  const absl::StatusOr<int> number = capture([] {});
+  REQUIRE(number.ok());
+  CHECK(a.fake.cuda.books().streams == streams);
+  CHECK(from.owner().use_count() == references);
+  a.nccl.polls = 1 << 30;  // NCCL's thread is at it, and stays
+  a.nccl.hang_abort = true;
+  const absl::StatusOr<int> none = capture([&] { comms[0]->Abort(absl::UnavailableError("w1 is gone")); });
+  CHECK(none.status().message() == "w1 is gone");
+  CHECK(a.fake.cuda.books().streams == streams + 1);
+  CHECK(from.owner().use_count() == references + 1);
+  CHECK_FALSE(comms[0]->Ended());
+  a.nccl.hang_abort = false;
+  CHECK(Until([&] { return comms[0]->Ended(); }));
+  CHECK(a.fake.cuda.books().streams == streams);
+  CHECK(from.owner().use_count() == references);
+  CHECK(a.fake.cuda.books().graph_execs == 0);
 }
 
 TEST_CASE("nccl comm: aborted by many threads at any moment of joining") {

@@ -37,8 +37,8 @@ void NcclWork::End(const absl::Status& status) {
 
 void NcclWork::Cancel() {
   cancelled_ = true;
-  if (stage_ != Stage::kWaiting) return;
-  End(absl::OkStatus());
+  if (stage_ == Stage::kWaiting) End(absl::OkStatus());
+  if (stage_ == Stage::kOnDevice) return;  // it has left the line
   // It keeps its link, and that the queue: in its line it would keep them all for good.
   if (const std::shared_ptr<NcclQueue> queue = queue_.lock()) queue->Sweep();
 }
@@ -111,13 +111,13 @@ bool NcclWork::Ready() const {
 }
 
 void NcclWork::MoveOn() {
-  if (const std::shared_ptr<NcclQueue> queue = queue_.lock()) {
+  const std::shared_ptr<NcclQueue> queue = queue_.lock();
+  if (queue != nullptr) {
     queue->Pump();
   } else if (stage_ == Stage::kWaiting) {
     End(absl::CancelledError(absl::StrCat(comm_->options().label, " was closed")));
-  } else if (stage_ == Stage::kLaunched) {
-    Settle();
   }
+  if (stage_ == Stage::kLaunched && (queue == nullptr || cancelled_)) Settle();
 }
 
 void NcclQueue::Post(const std::shared_ptr<NcclWork>& op) {
@@ -131,7 +131,7 @@ void NcclQueue::Sweep() {
   std::vector<std::shared_ptr<NcclWork>> gone;  // outlives the lines' iteration
   for (auto it = lines_.begin(); it != lines_.end();) {
     std::deque<std::shared_ptr<NcclWork>>& line = it->second;
-    const auto over = std::stable_partition(line.begin(), line.end(), [](const std::shared_ptr<NcclWork>& op) { return !op->over(); });
+    const auto over = std::stable_partition(line.begin(), line.end(), [](const std::shared_ptr<NcclWork>& op) { return !op->over() && !op->cancelled_; });
     std::move(over, line.end(), std::back_inserter(gone));
     line.erase(over, line.end());
     it = line.empty() ? lines_.erase(it) : std::next(it);

@@ -95,7 +95,7 @@ class NcclQueue : public std::enable_shared_from_this<NcclQueue> {
   void Later(std::function<bool()> step) { steps_.push_back(std::move(step)); }
   // Launches what can be. Called by every Poll and Ready of what uses the queue.
   void Pump();
-  // Forgets what is over, wherever it stands in its line.
+  // Forgets what is over or cancelled, wherever it stands in its line.
   void Sweep();
 
  private:
