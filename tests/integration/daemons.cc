@@ -164,14 +164,17 @@ void Daemons::StartWorker(int i) {
   std::vector<std::string> args = {"--driver", address_, "--name", name, "--host-id", hosts_[i], "--device", fake ? "cuda" : device};
   // Where the CPU plays the GPU, threads outnumber the cores.
   if (fake) args.insert(args.end(), {"--spin", "0us"});
-  if (device != "cpu" && !OwnGpus(hosts_.size())) args.push_back("--share-gpu");
+  bool own_gpu = device == "cpu" || OwnGpus(hosts_.size());
   for (std::string more; words >> more;) {
-    if (more == "--with-faults" && !fake) {
+    if (more == "--own-gpu") {
+      own_gpu = true;
+    } else if (more == "--with-faults" && !fake) {
       binary = "tests/faults/weft-worker-with-faults";
     } else {
       args.push_back(more);
     }
   }
+  if (!own_gpu) args.push_back("--share-gpu");
   workers_[i] = Spawn(BinaryPath(binary), args, name);
 }
 

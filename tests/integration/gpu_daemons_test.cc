@@ -243,35 +243,38 @@ TEST_CASE("gpu daemons: graphs come and go beside one that runs") {
   Need(client->Teardown("busy"));
 }
 
+// Each of two workers adds the other's value to its own.
+void Crossed(Client* client, v1::Transport t, v1::Overlap overlap) {
+  v1::Graph g;
+  g.set_name(absl::StrCat("crossed-", v1::Transport_Name(t), "-", v1::Overlap_Name(overlap)));
+  for (int w = 0; w < 2; ++w) {
+    v1::Actor* a = AddActor(&g, absl::StrCat("source", w), "std.Source", absl::StrCat("w", w));
+    a->mutable_config()->set_dtype(v1::F32);
+    a->mutable_config()->set_shape(Real() ? "[16777216]" : "[262144]");
+    a->mutable_config()->set_fill("execution");
+    AddActor(&g, absl::StrCat("math", w), "std.Math", absl::StrCat("w", w));
+  }
+  for (int w = 0; w < 2; ++w) AddNode(&g, absl::StrCat("make", w), absl::StrCat("source", w), "make");
+  for (int w = 0; w < 2; ++w) {
+    const std::string sum = absl::StrCat("sum", w), top = absl::StrCat("top", w), other = absl::StrCat("make", 1 - w);
+    AddNode(&g, sum, absl::StrCat("math", w), "add", {absl::StrCat("make", w), other});
+    AddNode(&g, top, absl::StrCat("math", w), "reduce", {sum})->mutable_config()->set_reduce("max");
+    Carry(&g, other, sum, t);
+    Give(&g, top, top);
+  }
+  g.mutable_options()->set_overlap(overlap);
+  g.mutable_options()->set_max_in_flight(4);
+  RunAll(client, g, 10, [](const ExecutionResult& r) {
+    REQUIRE(r.ok());
+    for (const char* top : {"top0", "top1"}) CHECK(ElementAsDouble(r.outputs.at(top), 0) == 2.0 * static_cast<double>(r.execution));
+  });
+}
+
 TEST_CASE("gpu daemons: two workers send each other large values at once") {
   Daemons cluster({"h0", "h0"}, "h0", {Gpu(0), Gpu(1)});
   const auto client = cluster.Dial();
   for (const v1::Transport t : {v1::IPC, v1::NCCL}) {
-    for (const v1::Overlap overlap : {v1::ON, v1::OFF}) {
-      v1::Graph g;
-      g.set_name(absl::StrCat("crossed-", v1::Transport_Name(t), "-", v1::Overlap_Name(overlap)));
-      for (int w = 0; w < 2; ++w) {
-        v1::Actor* a = AddActor(&g, absl::StrCat("source", w), "std.Source", absl::StrCat("w", w));
-        a->mutable_config()->set_dtype(v1::F32);
-        a->mutable_config()->set_shape(Real() ? "[16777216]" : "[262144]");
-        a->mutable_config()->set_fill("execution");
-        AddActor(&g, absl::StrCat("math", w), "std.Math", absl::StrCat("w", w));
-      }
-      for (int w = 0; w < 2; ++w) AddNode(&g, absl::StrCat("make", w), absl::StrCat("source", w), "make");
-      for (int w = 0; w < 2; ++w) {
-        const std::string sum = absl::StrCat("sum", w), top = absl::StrCat("top", w), other = absl::StrCat("make", 1 - w);
-        AddNode(&g, sum, absl::StrCat("math", w), "add", {absl::StrCat("make", w), other});
-        AddNode(&g, top, absl::StrCat("math", w), "reduce", {sum})->mutable_config()->set_reduce("max");
-        Carry(&g, other, sum, t);
-        Give(&g, top, top);
-      }
-      g.mutable_options()->set_overlap(overlap);
-      g.mutable_options()->set_max_in_flight(4);
-      RunAll(client.get(), g, 10, [](const ExecutionResult& r) {
-        REQUIRE(r.ok());
-        for (const char* top : {"top0", "top1"}) CHECK(ElementAsDouble(r.outputs.at(top), 0) == 2.0 * static_cast<double>(r.execution));
-      });
-    }
+    for (const v1::Overlap overlap : {v1::ON, v1::OFF}) Crossed(client.get(), t, overlap);
   }
 }
 
@@ -323,6 +326,27 @@ TEST_CASE("gpu daemons: a task's error reaches what depends on it over every tra
   for (const v1::Transport t : {v1::IPC, v1::NCCL, v1::SHM}) {
     for (const bool on_device : {false, true}) {
       for (const v1::Launch launch : {v1::STREAM, v1::GRAPH}) Errors(client.get(), t, on_device, launch);
+    }
+  }
+}
+
+TEST_CASE("gpu daemons: workers with a GPU each replay their transfers over nccl: in order, both ways at once, beside errors, and after a worker that was killed") {
+  if (Real() && Gpu(0) == Gpu(1)) return;  // they share it, where nothing is replayed
+  const std::string own = " --own-gpu --log-level debug";
+  Daemons cluster({"h0", "h0"}, "h0", {Gpu(0) + own, Gpu(1) + own});
+  const auto client = cluster.Dial();
+  for (int life = 0; life < 2; ++life) {
+    for (const int64_t bytes : {4, 4096, 1 << 20}) RunAll(client.get(), Stream(absl::StrCat("own-", bytes), v1::NCCL, bytes, 4), 40, CheckStream);
+    for (const v1::Overlap overlap : {v1::ON, v1::OFF}) Crossed(client.get(), v1::NCCL, overlap);
+    for (const bool on_device : {false, true}) Errors(client.get(), v1::NCCL, on_device, v1::STREAM);
+    for (const char* w : {"w0", "w1"}) {
+      INFO(w << ": " << cluster.Log(w));
+      CHECK(cluster.Log(w).find(": call 0 of it is captured, to be replayed") != std::string::npos);
+    }
+    if (life == 0) {
+      cluster.KillWorker(1);
+      cluster.StartWorker(1);
+      cluster.AwaitWorkers();
     }
   }
 }

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 
 namespace weft {
@@ -60,7 +61,9 @@ absl::StatusOr<int> CaptureNccl(NcclComm* comm, const std::string& what, const s
   if (s.ok()) s = device->Check(cuda->GraphInstantiate(graph, &captured), capturing);
   if (graph != nullptr) (void)cuda->GraphDestroy(graph);
   WEFT_RETURN_IF_ERROR(s);
-  return comm->AddReplay(captured);
+  const int number = comm->AddReplay(captured);
+  spdlog::debug("{}: call {} of it is captured, to be replayed: {}", comm->options().label, number, what);
+  return number;
 }
 
 }  // namespace weft
