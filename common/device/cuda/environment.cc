@@ -29,6 +29,7 @@ void SetCudaEnvironment(const CudaEnvironment& e) {
   if (e.loopback) setenv("NCCL_SOCKET_IFNAME", "lo", kKeep);
   setenv("NCCL_SOCKET_NTHREADS", "4", kKeep);
   setenv("NCCL_NSOCKS_PERTHREAD", "4", kKeep);
+  if (UnderMps()) return;
   // In its turn on the GPU a sender can go on for as long as NCCL's buffers have room, which by default is a MiB a channel; with these most of a
   // large value leaves in one turn.
   setenv("NCCL_P2P_NET_CHUNKSIZE", std::to_string(kSharedChunkBytes).c_str(), kKeep);

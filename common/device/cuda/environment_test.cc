@@ -49,6 +49,17 @@ TEST_CASE("cuda environment: processes of one GPU are hosts of their own to NCCL
   CHECK(Env("NCCL_SOCKET_IFNAME") == "(unset)");
 }
 
+TEST_CASE("cuda environment: NCCL's buffers stay as they are where nobody takes turns") {
+  Clear();
+  setenv("CUDA_MPS_PIPE_DIRECTORY", "/nowhere", 1);
+  SetCudaEnvironment({.share_gpu = true, .name = "w3", .loopback = true});
+  CHECK(Env("NCCL_HOSTID") == "weft-w3");
+  CHECK(Env("NCCL_BUFFSIZE") == "(unset)");
+  Clear();
+  SetCudaEnvironment({});
+  CHECK(Env("NCCL_BUFFSIZE") == "(unset)");
+}
+
 TEST_CASE("cuda environment: what the user has set stands") {
   Clear();
   setenv("NCCL_SOCKET_IFNAME", "eth7", 1);

@@ -77,8 +77,17 @@ Steady Run(Client* client, const v1::Graph& graph, int warm, int executions, boo
   Client::CompileOptions compile;
   compile.trace = false;
   check(client->Compile(graph, compile).status());
+  Steady out = RunCompiled(client, graph.name(), warm, executions, discard_outputs);
+  check(client->Teardown(graph.name()));
+  return out;
+}
+
+Steady RunCompiled(Client* client, const std::string& graph, int warm, int executions, bool discard_outputs) {
+  const auto check = [&](const absl::Status& s) {
+    if (!s.ok()) throw std::runtime_error(absl::StrCat(graph, ": ", std::string(s.message())));
+  };
   SessionOptions options;
-  options.graph = graph.name();
+  options.graph = graph;
   options.deadline_s = 120;
   options.discard_outputs = discard_outputs;
   auto session = client->OpenSession(options);
@@ -100,7 +109,7 @@ Steady Run(Client* client, const v1::Graph& graph, int warm, int executions, boo
     auto r = (*session)->Wait(flying.front(), 120);
     check(r.status());
     flying.pop_front();
-    if (!r->ok()) throw std::runtime_error(absl::StrCat(graph.name(), ": execution ", r->execution, " failed: ", r->errors.begin()->second.message()));
+    if (!r->ok()) throw std::runtime_error(absl::StrCat(graph, ": execution ", r->execution, " failed: ", r->errors.begin()->second.message()));
     ++taken;
     if (taken == 1) first = r->admitted_ns;
     if (taken == warm) begin = r->done_ns;
@@ -114,7 +123,6 @@ Steady Run(Client* client, const v1::Graph& graph, int warm, int executions, boo
   out.typical_s = Median(between);
   check((*session)->Close(60));
   session->reset();
-  check(client->Teardown(graph.name()));
   return out;
 }
 

@@ -33,6 +33,8 @@ void CheckFanOut(const Steady& s, bool fresh = false);
 // Compiles the graph, runs `warm` + `executions` executions with as many in flight as it allows, tears it down. Throws std::runtime_error with
 // the driver's words.
 Steady Run(Client* client, const v1::Graph& graph, int warm, int executions, bool discard_outputs = false);
+// The same with a graph that is compiled, and stays so.
+Steady RunCompiled(Client* client, const std::string& graph, int warm, int executions, bool discard_outputs = false);
 
 double Median(std::vector<double> values);
 

@@ -148,6 +148,7 @@ struct Prepared {
   uint64_t stage_bytes = 0, value_bytes = 0;  // of the worker that has most
 };
 
+// Compiles its graph, which stays.
 Prepared Prepare(Client* client, const Settings& s, const PipelinePlan& schedule, const Measured& costs) {
   Prepared out;
   out.graph = Graph(schedule, s);
@@ -155,7 +156,6 @@ Prepared Prepare(Client* client, const Settings& s, const PipelinePlan& schedule
   compile.trace = false;
   Check(client->Compile(out.graph, compile).status());
   const Plan plan = Take(PlanFromProto(Take(client->GetPlan(out.graph.name()))));
-  Check(client->Teardown(out.graph.name()));
   const auto kinds = KindsOf(out.graph);
   CostModel model = CostModel::Default();
   model.compute = [&](const Plan&, const PlanNode& n) {
@@ -184,14 +184,21 @@ void RunSchedule(Client* client, const Settings& s, int m, const std::string& na
   Prepared p = Prepare(client, s, Schedule(name, s, m, &costs), costs);
   std::string label = name;
   if (name == "auto") {
-    // With one stage a worker or two, as predicted.
+    // With one stage a worker or two, as predicted. There is room for one of them at a time.
+    Check(client->Teardown(p.graph.name()));
     Prepared two = Prepare(client, s, Schedule(name, s, m, &costs, 2), costs);
     const bool better = two.predicted.seconds_per_execution < p.predicted.seconds_per_execution;
     label = better ? "auto (2 stages a worker)" : "auto (1 stage a worker)";
-    if (better) p = std::move(two);
+    if (better) {
+      p = std::move(two);
+    } else {
+      Check(client->Teardown(two.graph.name()));
+      p = Prepare(client, s, Schedule(name, s, m, &costs), costs);
+    }
   }
   const SimResult& predicted = p.predicted;
-  const Steady run = Run(client, p.graph, 2, s.executions, true);
+  const Steady run = RunCompiled(client, p.graph.name(), 2, s.executions, true);
+  Check(client->Teardown(p.graph.name()));
   const double period = s.in_flight == 1 ? run.typical_s : run.period_s;  // costs are medians
   const double ratio = period / predicted.seconds_per_execution;
   double busy = 0;
@@ -244,16 +251,15 @@ int Pipeline(int argc, char** argv) {
               static_cast<long>(s.rows), v1::DType_Name(s.dtype).c_str(), s.executions, s.in_flight);
   const Nanos began = Clock::Real()->Now();
   const auto passed = [&] { return ToSeconds(Clock::Real()->Now() - began); };
-  // One stage a worker and two, backwards split and whole; what a call takes does not depend on how many there are.
-  Measured costs;
-  for (const char* name : {"gpipe", "zb-h1", "interleaved-1f1b", "zbv"})
-    Calibrate(client.get(), Graph(Schedule(name, s, *std::min_element(s.microbatches.begin(), s.microbatches.end()), nullptr), s), &costs);
-  for (const auto& [kind, seconds] : costs.compute) {
-    if (kind.second > 0) std::printf("  %s of %d layers: %s\n", kind.first.c_str(), kind.second, Ms(seconds).c_str());
-  }
-  std::printf("  a value to another worker: %s, %s until it is read, %s to read; measured in %.1f s\n", Ms(costs.transfer).c_str(), Ms(costs.latency).c_str(),
-              Ms(costs.read).c_str(), passed());
   for (const int m : s.microbatches) {
+    // One stage a worker and two, backwards split and whole. For each m, since a GPU that works for longer gets slower.
+    Measured costs;
+    for (const char* name : {"gpipe", "zb-h1", "interleaved-1f1b", "zbv"}) Calibrate(client.get(), Graph(Schedule(name, s, m, nullptr), s), &costs);
+    for (const auto& [kind, seconds] : costs.compute) {
+      if (kind.second > 0) std::printf("  %s of %d layers: %s\n", kind.first.c_str(), kind.second, Ms(seconds).c_str());
+    }
+    std::printf("  a value to another worker: %s, %s until it is read, %s to read; after %.1f s\n", Ms(costs.transfer).c_str(), Ms(costs.latency).c_str(),
+                Ms(costs.read).c_str(), passed());
     std::map<std::string, double> measured;
     for (const std::string& name : s.schedules) {
       RunSchedule(client.get(), s, m, name, costs, &measured);
