@@ -521,6 +521,61 @@ TEST_CASE("captured: a consumer that goes ends a producer that waits for its buf
   cluster.cuda(1)->BreakDevice(kCudaLaunchTimeout);
 }
 
+TEST_CASE("captured: launched op by op, transfers over NCCL are captured one by one, and replayed also when the order of the plan has changed") {
+  v1::Graph graph;
+  REQUIRE(google::protobuf::TextFormat::ParseFromString(R"(
+    name: "g"
+    actor { name: "a" class: "std.Source" worker: "w0" config { dtype: F32 shape: "[600]" fill: "execution" } }
+    actor { name: "b" class: "std.Fail" worker: "w0" config { dtype: F32 shape: "[600]" fail_on: 12 fail_on: 33 message: "no" on_device: true } }
+    actor { name: "far" class: "std.Math" worker: "w1" config { scale: 3 } }
+    actor { name: "other" class: "std.Math" worker: "w2" config { scale: 3 } }
+    node { name: "first" actor: "a" method: "make" }
+    node { name: "second" actor: "b" method: "run" }
+    node { name: "x" actor: "far" method: "scale" arg { node: "first" } }
+    node { name: "y" actor: "other" method: "scale" arg { node: "second" } }
+    output { name: "x" node: "x" }
+    output { name: "y" node: "y" }
+    options { order: COST max_in_flight: 1 }
+  )", &graph));
+  Cluster cluster;
+  cluster.client_host_id = "h0";
+  for (const char* name : {"w0", "w1", "w2"}) cluster.workers.push_back({name, "h0", "cuda"});
+  const auto plan_where = [&](const std::string& long_one, const Plan* running) {
+    CostModel costs;
+    costs.compute = [long_one](const Plan&, const PlanNode& n) { return Nanos{n.name == long_one ? 10'000'000 : 1'000'000}; };
+    auto plan = Compile(graph, ClassTable::Std(), cluster, nullptr, costs, running);
+    INFO(plan.status().ToString());
+    REQUIRE(plan.ok());
+    return *std::move(plan);
+  };
+  const Plan one = plan_where("x", nullptr), other = plan_where("y", &one);
+  const auto ops = [](const Plan& plan) {
+    std::string text;
+    for (const PlanOp& op : PartOf(plan, 0).ops) absl::StrAppend(&text, OpName(plan, op), "; ");
+    return text;
+  };
+  REQUIRE(ops(one) != ops(other));
+  GpuCluster changes(one);
+  REQUIRE(changes.Start().ok());
+  std::vector<InProcessResult> results;
+  for (int part = 0; part < 4; ++part) {
+    const int64_t before = changes.cuda(0)->calls("GraphLaunch"), received = changes.cuda(1)->calls("GraphLaunch");
+    auto some = changes.Run(11, 1, Made);
+    INFO(some.status().ToString());
+    REQUIRE(some.ok());
+    for (InProcessResult& r : *some) results.push_back(std::move(r));
+    CHECK(changes.cuda(0)->calls("GraphLaunch") == before + 22);
+    CHECK(changes.cuda(1)->calls("GraphLaunch") == received + 11);
+    const absl::Status changed = changes.Replan(part % 2 == 0 ? other : one);
+    INFO(changed.ToString());
+    REQUIRE(changed.ok());
+  }
+  const std::string difference = Differ(RunAll(one, 44, 1), results);
+  if (!difference.empty()) FAIL(difference);
+  CHECK(results[12].at("y").error.find("no") != std::string::npos);
+  CHECK(results[33].at("y").error.find("no") != std::string::npos);
+}
+
 TEST_CASE("captured: graphs, streams and memory are given back") {
   const Plan plan = CompileText(kChain, "g", v1::GRAPH);
   GpuCluster cluster(plan);

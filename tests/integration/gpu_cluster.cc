@@ -385,6 +385,13 @@ void GpuCluster::CloseLinks(int worker, const absl::Status& why) {
   for (const auto& mesh : place.meshes) mesh->Abort(why);
 }
 
+absl::Status GpuCluster::Replan(const Plan& next) {
+  for (auto& [id, place] : places_) {
+    if (place.run != nullptr) WEFT_RETURN_IF_ERROR(place.run->Replan(PartOf(next, id), admitted_ + 1));
+  }
+  return absl::OkStatus();
+}
+
 bool GpuCluster::StepWorkers() {
   bool moved = false;
   for (auto& [id, place] : places_) {

@@ -51,6 +51,8 @@ class GpuCluster {
   // 20 s: the message holds every worker's view.
   absl::StatusOr<std::vector<InProcessResult>> Run(int64_t executions, int in_flight,
                                                    const std::function<Value(const std::string& input, int64_t execution)>& input);
+  // What is run from here on, on all workers (GraphRun::Replan). Pre: between two Runs.
+  absl::Status Replan(const Plan& next);
   // The pieces of Run.
   bool StepWorkers();
   void Admit(int64_t execution) { admitted_ = execution; }

@@ -158,10 +158,14 @@ absl::StatusOr<LoadedGraph> GraphLoader::Connect(const v1::Connect& peers) {
 // Each edge moves one small checked message, in plan order, which is free of deadlock for blocking transfers too. The message is an error
 // value, since that fits every edge; its header carries the plan's hash and the edge, and its text is compared.
 absl::Status GraphLoader::TryEdges(LoadedGraph* loaded, Nanos deadline) {
-  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, env_->device->NewStream(v1::LANE_SEND));
+  WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<Stream> stream, env_->device->NewStream(v1::LANE_SEND));
   for (const PlanOp& op : part_.ops) {
     if (op.worker != me_ || op.edge < 0) continue;
-    WEFT_RETURN_IF_ERROR(TryEdge(op, loaded, stream.get(), deadline));
+    const absl::Status s = TryEdge(op, loaded, stream.get(), deadline);
+    if (s.ok()) continue;
+    // NCCL's thread may yet put there what it has been told.
+    links_->Keep(stream);
+    return s;
   }
   return absl::OkStatus();
 }

@@ -299,7 +299,7 @@ absl::Status GraphLoader::TryGroup(const PlanGroup& g, LoadedGraph* loaded, Stre
 }
 
 absl::Status GraphLoader::TryGroups(LoadedGraph* loaded, Nanos deadline) {
-  std::unique_ptr<Stream> stream;
+  std::shared_ptr<Stream> stream;
   for (const PlanGroup& g : part_.groups) {
     if (g.transport != v1::NCCL) continue;
     if (stream == nullptr) {
@@ -308,6 +308,7 @@ absl::Status GraphLoader::TryGroups(LoadedGraph* loaded, Nanos deadline) {
     const absl::Status s = TryGroup(g, loaded, stream.get(), deadline);
     if (s.ok()) continue;
     loaded->groups.clear();  // before the stream, which their ops may still use
+    links_->Keep(stream);    // NCCL's thread may yet put there what it has been told
     return s;
   }
   return absl::OkStatus();

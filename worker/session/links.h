@@ -61,7 +61,7 @@ class Links {
     return absl::OkStatus();
   }
 
-  // Something that must live as long as the links: page-locks of segments, the memory of peers.
+  // Something that must live as long as the links, and goes after them: page-locks of segments, the memory of peers, streams of trials.
   void Keep(std::shared_ptr<void> what) {
     MutexLock lock(&mu_);
     kept_.push_back(std::move(what));
@@ -82,10 +82,10 @@ class Links {
   };
   ShmHub* const hub_;
   mutable Mutex mu_;
+  std::vector<std::shared_ptr<void>> kept_ WEFT_GUARDED_BY(mu_);
   std::vector<std::shared_ptr<ShmSegment>> segments_ WEFT_GUARDED_BY(mu_);
   std::vector<std::string> keys_ WEFT_GUARDED_BY(mu_);
   std::vector<Other> others_ WEFT_GUARDED_BY(mu_);
-  std::vector<std::shared_ptr<void>> kept_ WEFT_GUARDED_BY(mu_);
   absl::Status closed_with_ WEFT_GUARDED_BY(mu_);
   std::shared_ptr<RemoteLink> remote_;
   std::shared_ptr<void> keep_;
