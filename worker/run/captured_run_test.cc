@@ -52,8 +52,10 @@ TestPlan Captured(const std::string& method, int slots = 2) {
   return t;
 }
 
-absl::StatusOr<std::unique_ptr<GraphRun>> Load(const Plan& plan, CudaDevice* cuda, Device* device, int64_t* admitted) {
+absl::StatusOr<std::unique_ptr<GraphRun>> Load(const Plan& plan, CudaDevice* cuda, Device* device, int64_t* admitted,
+                                               std::vector<std::shared_ptr<void>>* kept = nullptr) {
   LoadedGraph l;
+  if (kept != nullptr) l.keep = [kept](std::shared_ptr<void> what) { kept->push_back(std::move(what)); };
   l.plan = plan;
   for (const PlanActor& a : plan.actors) l.actors[a.id] = std::make_unique<GpuActor>(cuda);
   l.admitted = [admitted] { return *admitted; };
@@ -104,6 +106,27 @@ TEST_CASE("captured run: a call that throws fails the load by name") {
   const absl::Status s = Load(Captured("throws").plan, gpu.device.get(), gpu.device.get(), &admitted).status();
   CHECK(std::string(s.message()).find("COMPUTE task on w0: it cannot be captured: the actor threw: thrown on purpose") !=
         std::string::npos);
+}
+
+TEST_CASE("captured run: a call that throws while status words are combined beside it ends the capture whole; its lanes are kept for who may still use them") {
+  Gpu gpu;
+  int64_t admitted = -1;
+  const int streams = gpu.fakes.cuda.books().streams;
+  TestPlan t = Captured("make");
+  t.Compute("then", 0, "throws", {{0, 0}});
+  std::vector<std::shared_ptr<void>> kept;
+  const absl::Status s = Load(t.plan, gpu.device.get(), gpu.device.get(), &admitted, &kept).status();
+  CHECK(std::string(s.message()).find("COMPUTE then on w0: it cannot be captured: the actor threw: thrown on purpose") != std::string::npos);
+  CHECK(gpu.fakes.cuda.books().graphs == 0);
+  CHECK(gpu.fakes.cuda.books().graph_execs == 0);
+  CHECK(kept.size() == 1);
+  CHECK(gpu.fakes.cuda.books().streams == streams + 1);
+  kept.clear();
+  CHECK(gpu.fakes.cuda.books().streams == streams);
+  // The device is as before.
+  t = Captured("make");
+  t.Compute("then", 0, "make", {{0, 0}});
+  CHECK(Load(t.plan, gpu.device.get(), gpu.device.get(), &admitted).ok());
 }
 
 TEST_CASE("captured run: plans that were edited by hand are refused, by op") {

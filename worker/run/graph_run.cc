@@ -14,8 +14,13 @@ absl::StatusOr<std::unique_ptr<GraphRun>> GraphRun::Create(LoadedGraph loaded, c
   // The program points into the plan, so it is built from the plan at its final place.
   std::unique_ptr<GraphRun> run(new GraphRun(std::move(loaded), options));
   WEFT_ASSIGN_OR_RETURN(run->program_, BuildProgram(run->loaded_.plan));
-  WEFT_RETURN_IF_ERROR(run->Prepare());
-  return run;
+  const absl::Status prepared = run->Prepare();
+  if (prepared.ok()) return run;
+  // NCCL's thread may yet put there what was about to be captured.
+  for (Lane& l : run->lanes_) {
+    if (run->loaded_.keep) run->loaded_.keep(std::move(l.stream));
+  }
+  return prepared;
 }
 
 GraphRun::GraphRun(LoadedGraph loaded, const Options& options)
