@@ -9,13 +9,18 @@
 namespace weft {
 namespace {
 
-// Of NCCL's chunks over sockets where workers share a GPU.
-constexpr int64_t kSharedChunkBytes = int64_t{8} << 20;
-constexpr int64_t kChunksOfBuffer = 8;  // NCCL's own number
+constexpr uint64_t kChunksOfBuffer = 8;  // NCCL's own number
 
 }  // namespace
 
 bool UnderMps() { return getenv("CUDA_MPS_PIPE_DIRECTORY") != nullptr; }
+
+uint64_t SharedChunkBytes(uint64_t host_bytes) {
+  constexpr uint64_t kLeast = uint64_t{128} << 10, kMost = uint64_t{8} << 20, kOfHost = 8192;
+  uint64_t chunk = kLeast;
+  while (chunk < kMost && 2 * chunk <= host_bytes / kOfHost) chunk *= 2;
+  return chunk;
+}
 
 void SetCudaEnvironment(const CudaEnvironment& e) {
   constexpr int kKeep = 0;
@@ -32,8 +37,10 @@ void SetCudaEnvironment(const CudaEnvironment& e) {
   if (UnderMps()) return;
   // In its turn on the GPU a sender can go on for as long as NCCL's buffers have room, which by default is a MiB a channel; with these most of a
   // large value leaves in one turn.
-  setenv("NCCL_P2P_NET_CHUNKSIZE", std::to_string(kSharedChunkBytes).c_str(), kKeep);
-  setenv("NCCL_BUFFSIZE", std::to_string(kChunksOfBuffer * kSharedChunkBytes).c_str(), kKeep);
+  const int64_t pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  const uint64_t chunk = SharedChunkBytes(pages > 0 && page > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(page) : 0);
+  setenv("NCCL_P2P_NET_CHUNKSIZE", std::to_string(chunk).c_str(), kKeep);
+  setenv("NCCL_BUFFSIZE", std::to_string(kChunksOfBuffer * chunk).c_str(), kKeep);
 }
 
 }  // namespace weft

@@ -60,6 +60,16 @@ TEST_CASE("cuda environment: NCCL's buffers stay as they are where nobody takes 
   CHECK(Env("NCCL_BUFFSIZE") == "(unset)");
 }
 
+TEST_CASE("cuda environment: NCCL's chunks are of a size that the host's memory can bear") {
+  constexpr uint64_t kGiB = uint64_t{1} << 30, kKiB = 1024;
+  CHECK(SharedChunkBytes(0) == 128 * kKiB);
+  CHECK(SharedChunkBytes(2 * kGiB) == 256 * kKiB);
+  CHECK(SharedChunkBytes(16 * kGiB) == 2048 * kKiB);
+  CHECK(SharedChunkBytes(63 * kGiB) == 4096 * kKiB);
+  CHECK(SharedChunkBytes(64 * kGiB) == 8192 * kKiB);
+  CHECK(SharedChunkBytes(2048 * kGiB) == 8192 * kKiB);
+}
+
 TEST_CASE("cuda environment: what the user has set stands") {
   Clear();
   setenv("NCCL_SOCKET_IFNAME", "eth7", 1);
