@@ -45,10 +45,14 @@ absl::StatusOr<int> CaptureNccl(NcclComm* comm, const std::string& what, const s
   WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<Stream> stream, device->NewStream(v1::LANE_SEND));
   WEFT_RETURN_IF_ERROR(device->Check(cuda->BeginCapture(stream->native()), capturing));
   comm->Begin();
-  absl::Status s = CallAndWait(comm, what, [&](NcclApi* api, NcclCommHandle handle) { return call(api, handle, stream->native()); });
+  bool called = false;
+  absl::Status s = CallAndWait(comm, what, [&](NcclApi* api, NcclCommHandle handle) {
+    called = true;
+    return call(api, handle, stream->native());
+  });
   CudaGraphHandle graph = nullptr;
   const int ended = cuda->EndCapture(stream->native(), &graph);
-  if (comm->cause().ok()) {
+  if (!called || comm->cause().ok()) {
     comm->End();
   } else {
     // NCCL's thread may be at the call still, and now that nothing is captured put it on the stream itself. So it counts as on the device, where the

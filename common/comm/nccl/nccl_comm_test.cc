@@ -237,6 +237,16 @@ TEST_CASE("nccl comm: one that ends while a call is captured keeps the call's st
   CHECK(a.fake.cuda.books().streams == streams);
   CHECK(from.owner().use_count() == references);
   CHECK(a.fake.cuda.books().graph_execs == 0);
+  // Nothing of one that has ended before is anywhere, so its end stays put aside.
+  comms[1]->Abort(absl::CancelledError("done"));
+  const int64_t aborts = b.fake.nccl.calls("CommAbort");
+  const Tensor to = b.Buffer(v1::U8, {8});
+  const auto never = [](NcclApi*, NcclCommHandle, CudaStreamHandle) { return static_cast<int>(kNcclSuccess); };
+  CHECK(CaptureNccl(comms[1].get(), "receiving", to.owner(), never).status().message() == "done");
+  for (int i = 0; i < 100; ++i) CHECK_FALSE(comms[1]->Ended());
+  CHECK(b.fake.nccl.calls("CommAbort") == aborts);
+  b.device->Collect();
+  CHECK(comms[1]->Ended());
 }
 
 TEST_CASE("nccl comm: aborted by many threads at any moment of joining") {
