@@ -200,7 +200,7 @@ absl::Status NcclRecvPort::Plan(const Tensor& place, DeviceStatus* status) {
       return PutReceive(api, comm, place.data(), place.bytes(), word, s);
     };
     const absl::StatusOr<int> number = CaptureNccl(link_->comm(), "receiving", place.owner(), put);
-    if (!number.ok()) return absl::Status(number.status().code(), absl::StrCat(EdgeLabel(edge_), ": ", std::string(number.status().message())));
+    if (!number.ok()) return replays_.GiveUp(edge_, *link_->comm(), number.status());
     replays_.Add(place.data(), place.bytes(), word, *number);
   }
   return absl::OkStatus();

@@ -229,7 +229,7 @@ absl::Status NcclSendPort::Plan(const Tensor& place, DeviceStatus* status) {
       return PutSend(api, comm, place, word, s);
     };
     const absl::StatusOr<int> number = CaptureNccl(link_->comm(), "sending", place.owner(), put);
-    if (!number.ok()) return absl::Status(number.status().code(), absl::StrCat(EdgeLabel(edge_), ": ", std::string(number.status().message())));
+    if (!number.ok()) return replays_.GiveUp(edge_, *link_->comm(), number.status());
     replays_.Add(place.data(), place.bytes(), word, *number);
   }
   return absl::OkStatus();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/log.h"
 #include "common/channel/nccl/nccl_link.h"
 
 namespace weft {
@@ -28,7 +29,16 @@ class NcclReplays {
     return -1;
   }
   void Add(const void* data, uint64_t bytes, const void* status, int number) { entries_.push_back({data, bytes, status, number}); }
-  bool full() const { return entries_.size() >= kMost; }
+  bool full() const { return given_up_ || entries_.size() >= kMost; }
+  // A call could not be captured. Where that is all that is wrong, transfers go the ordinary way, which is slower: OK, and said in the log. Otherwise `why`
+  // with the edge's name.
+  absl::Status GiveUp(const ShmEdgeSpec& edge, const NcclComm& comm, const absl::Status& why) {
+    const std::string text = absl::StrCat(EdgeLabel(edge), ": ", std::string(why.message()));
+    if (!comm.cause().ok() || !comm.options().device->Health().ok()) return absl::Status(why.code(), text);
+    if (!given_up_) spdlog::warn("{}; its transfers are launched one by one instead of replayed", text);
+    given_up_ = true;
+    return absl::OkStatus();
+  }
 
  private:
   struct Entry {
@@ -38,6 +48,7 @@ class NcclReplays {
     int number;
   };
   std::vector<Entry> entries_;
+  bool given_up_ = false;
 };
 
 // What sends and receives have in common: the order on the link. Internal to this directory.
