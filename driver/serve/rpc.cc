@@ -1,6 +1,10 @@
 #include "driver/serve/rpc.h"
 
+#include <atomic>
+#include <chrono>
+
 #include "absl/strings/str_cat.h"
+#include "common/base/log.h"
 
 namespace weft {
 namespace {
@@ -33,11 +37,23 @@ grpc::Status ToGrpc(const absl::Status& status) {
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), message);
 }
 
+namespace {
+
+// Into the log too, once a second at most: whoever is refused may dial for ever.
+absl::Status Refuse(const grpc::ServerContext& context, const std::string& why) {
+  static std::atomic<int64_t> last{-1};
+  const int64_t second = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  if (last.exchange(second) != second) SPDLOG_WARN("refused {}: {}", context.peer(), why);
+  return absl::UnauthenticatedError(why);
+}
+
+}  // namespace
+
 absl::Status CheckToken(const grpc::ServerContext& context, const std::string& token) {
   if (token.empty()) return absl::OkStatus();
   const auto it = context.client_metadata().find("weft-token");
   if (it == context.client_metadata().end()) {
-    return absl::UnauthenticatedError("this driver asks for a join token: name the file that holds it with --token-file or WEFT_TOKEN_FILE");
+    return Refuse(context, "this driver asks for a join token: name the file that holds it with --token-file or WEFT_TOKEN_FILE");
   }
   const grpc::string_ref given = it->second;
   // In the same time whatever was given.
@@ -45,7 +61,7 @@ absl::Status CheckToken(const grpc::ServerContext& context, const std::string& t
   for (size_t i = 0; i < given.size(); ++i) {
     differ |= static_cast<unsigned char>(given.data()[i]) ^ static_cast<unsigned char>(token[i % token.size()]);
   }
-  if (differ != 0) return absl::UnauthenticatedError("the join token is not this driver's");
+  if (differ != 0) return Refuse(context, "the join token is not this driver's");
   return absl::OkStatus();
 }
 

@@ -46,7 +46,7 @@ void Agent::Stop(Nanos linger) {
 absl::Status Agent::Run() {
   Nanos backoff = kFirstBackoff;
   Nanos refused_since = -1;
-  bool said = false;
+  std::string said;
   while (!stop_.load()) {
     bool welcomed = false;
     const absl::Status s = Session(&welcomed);
@@ -57,16 +57,22 @@ absl::Status Agent::Run() {
       SPDLOG_WARN("lost the driver at {} ({}); dialing again", options_.driver, std::string(s.message()));
       backoff = kFirstBackoff;
       refused_since = -1;
-      said = true;
+      said.clear();
     } else if (IsForGood(s)) {
       return s;
     } else if (absl::IsAlreadyExists(s)) {
       // A restarted worker may be back before the driver has noticed that its former life is over.
       if (refused_since < 0) refused_since = now;
       if (now - refused_since > options_.refused_timeout) return s;
-    } else if (!said) {
-      SPDLOG_INFO("no driver at {} yet ({}); dialing until there is one", options_.driver, std::string(s.message()));
-      said = true;
+    }
+    // Each cause once.
+    if (const std::string cause = s.ToString(); !welcomed && cause != said) {
+      if (absl::IsUnavailable(s)) {
+        SPDLOG_INFO("no driver at {} yet ({}); dialing until there is one", options_.driver, std::string(s.message()));
+      } else {
+        SPDLOG_WARN("the driver at {} does not take this worker: {}; dialing again", options_.driver, std::string(s.message()));
+      }
+      said = cause;
     }
     MutexLock lock(&mu_);
     if (!stop_.load()) stopped_.WaitFor(&mu_, std::chrono::nanoseconds(backoff));
@@ -114,7 +120,8 @@ absl::Status Agent::Session(bool* welcomed) {
 
   v1::DriverMessage m;
   std::thread writer;
-  if (stream->Read(&m) && m.has_welcome()) {
+  const bool answered = stream->Read(&m);
+  if (answered && m.has_welcome()) {
     *welcomed = true;
     name_ = m.welcome().name();  // kept over reconnections
     env_->worker_name = name_;
@@ -129,7 +136,8 @@ absl::Status Agent::Session(bool* welcomed) {
     while (stream->Read(&m)) Handle(m);
   }
   outbox_.Close();
-  context.TryCancel();
+  // A driver that refuses has ended the stream, and said why: cancelled now, that would not be heard.
+  if (answered) context.TryCancel();
   if (writer.joinable()) writer.join();
   const grpc::Status status = stream->Finish();
   forget();
