@@ -5,6 +5,7 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "tests/bench/gpu/bare.h"
@@ -137,7 +138,11 @@ int Copies(int argc, char** argv) {
     if (std::string(argv[i]) == "--no-host") {
       host = false;
     } else {
-      sizes.push_back(std::stoull(argv[i]));
+      uint64_t mib = 0;
+      if (!absl::SimpleAtoi(argv[i], &mib) || mib == 0 || mib > 16384) {
+        throw std::runtime_error(absl::StrCat("\"", argv[i], "\" is neither --no-host nor a number of MiB"));
+      }
+      sizes.push_back(mib);
     }
   }
   if (sizes.empty()) sizes = {56, 225, 900};

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <set>
 #include <stdexcept>
 #include <thread>
 
@@ -395,6 +396,10 @@ void Trips(CudaDevice* d) {
 }  // namespace
 
 int Latency(int argc, char** argv) {
+  const std::set<std::string> parts = {"op", "chain", "trip", "loop"};
+  if (argc > 2 || (argc > 1 && parts.count(argv[1]) == 0)) {
+    throw std::runtime_error(absl::StrCat("\"", argv[argc - 1], "\" is no part of it: op, chain, trip or loop; without one, the first three"));
+  }
   if (argc > 1 && std::string(argv[1]) == "loop") {
     LoopAlone();
     return 0;

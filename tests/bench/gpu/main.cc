@@ -14,12 +14,12 @@ int main(int argc, char** argv) {
     const char* what;
   };
   static const Part kParts[] = {
-      {"overlap", Overlap, "three senders and a receiver, overlap off, on, and with 4 in flight: [--transport shm|ipc|nccl] [--balanced]"},
+      {"overlap", Overlap, "three senders and a receiver, overlap off, on, and with 4 in flight: [--transport shm|ipc|nccl] [--balanced] [--rows N] [--executions N]"},
       {"edges", Edges,
        "nccl or ipc edges against bare ncclSend and ncclRecv or peer copies: [--transport nccl|ipc] [--sizes 8,64k,64m,1g] [--launch stream|graph]"},
-      {"kill", Kill, "kill -9 of one of four workers during transfers: [--transport nccl|ipc|shm] [--rounds N] [--seconds S]"},
-      {"copies", Copies, "bandwidth of ipc and shm edges against plain copies"},
-      {"latency", Latency, "cost of an op in the loop, chains of small kernels, CPU -> GPU -> CPU"},
+      {"kill", Kill, "kill -9 of one of four workers during transfers: [--transport nccl|ipc|shm] [--rounds N] [--seconds S] [--mib N]"},
+      {"copies", Copies, "bandwidth of ipc and shm edges against plain copies: [MIB ...] [--no-host]"},
+      {"latency", Latency, "cost of an op in the loop, chains of small kernels, CPU -> GPU -> CPU: [op|chain|trip|loop]"},
       {"timeline", Timeline, "predicted against measured periods, with calibrated costs"},
       {"pipeline", Pipeline,
        "training by pipeline schedules against their prediction: [--stages 4] [--microbatches 8,16] [--schedules gpipe,1f1b,...] [--width N] [--rows N] "

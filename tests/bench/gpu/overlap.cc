@@ -109,6 +109,7 @@ int Overlap(int argc, char** argv) {
     };
     if (a == "--transport") {
       const std::string t = value();
+      if (t != "shm" && t != "ipc" && t != "nccl") throw std::runtime_error(absl::StrCat("--transport is shm, ipc or nccl, not ", t));
       cpu_senders = t == "shm";
       base.transport = t == "shm" ? v1::SHM : t == "ipc" ? v1::IPC : v1::NCCL;
     } else if (a == "--rows") {

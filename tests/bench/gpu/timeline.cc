@@ -192,7 +192,8 @@ void PrintOps(Client* client, const v1::Graph& g, const Plan& plan, const CostMo
 
 }  // namespace
 
-int Timeline(int, char**) {
+int Timeline(int argc, char** argv) {
+  if (argc > 1) throw std::runtime_error(absl::StrCat(argv[1], " is no option; there is none"));
   Daemons cluster({"h0", "h0", "h0"}, "h0", {"cpu", GpuOf(1), "cpu"});
   const auto client = cluster.Dial();
   v1::Costs costs = Calibrate(client.get());
