@@ -38,6 +38,12 @@ refused no-token 20 "asks for a join token" --name w1
 refused wrong-token 20 "the join token is not this driver's" --name w1 --token-file "$tmp/other"
 grep -q "refused .*join token" "$tmp/driver.log" || fail "the driver's log says: $(cat "$tmp/driver.log")"
 
+for wrong in x 127.0.0.1:notaport 127.0.0.1:0 :7370 http://localhost:7370; do
+  said="$(timeout 20 "$worker_bin" --driver "$wrong" 2>&1)"
+  code=$?
+  [ "$code" = 2 ] && echo "$said" | grep -q "is not host:port" || fail "--driver $wrong: code $code, $said"
+done
+
 "$worker_bin" --driver "$address" --name w0 --token-file "$tmp/token" > "$tmp/w0.log" 2>&1 &
 within 20 'grep -q "registered as w0" "$tmp/w0.log"' || fail "w0 says: $(cat "$tmp/w0.log")"
 # It may be w0 come back before its former end was noticed, so it tries for 15 s.
