@@ -112,6 +112,28 @@ kill -INT $run
 within 12 "gone $run" || fail "run does not end on Ctrl-C"
 wait $run
 [ $? = 130 ] || fail "interrupted run should end with 130"
+
+# --- a worker that is stopped: told once, in a pipe as well, with its process and with the graph's stall; and what is done is there at once
+sed 's/duration_s: 0.001/duration_s: 0.05/;s/"good"/"stuck"/' "$tmp/good.textproto" > "$tmp/stuck.textproto"
+echo 'options { progress_timeout_s: 5 }' >> "$tmp/stuck.textproto"
+w0="$(pid_of codes w0)"
+"$weft" run "$tmp/stuck.textproto" --repeat 100 > "$tmp/out" 2> "$tmp/err" &
+run=$!
+within 10 'grep -q "^execution 3" "$tmp/out"' || fail "executions are not printed as they come: $(cat "$tmp/out" "$tmp/err")"
+kill -STOP "$w0"
+within 20 'grep -q "worker w0 (pid $w0) is unresponsive" "$tmp/err"' || fail "a stopped worker is not told: $(cat "$tmp/err")"
+within 20 'grep -q "graph \"stuck\" is stalled: nothing has moved" "$tmp/err"' || fail "a stalled graph is not told: $(cat "$tmp/err")"
+"$weft" graphs | grep -q 'stuck.*ready, stalled' || fail "graphs: $("$weft" graphs)"
+"$weft" graphs --json | grep -q '"stalled": "nothing has moved' || fail "graphs --json: $("$weft" graphs --json)"
+"$weft" inspect > "$tmp/inspected" || fail "inspect"
+grep -q 'is stalled: nothing has moved' "$tmp/inspected" || fail "inspect: $(cat "$tmp/inspected")"
+grep -q "^worker w0 (pid $w0): .*kill -CONT $w0" "$tmp/inspected" || fail "inspect of a stopped worker: $(cat "$tmp/inspected")"
+"$weft" inspect --json | grep -q '"stalled": "nothing has moved' || fail "inspect --json"
+kill -CONT "$w0"
+wait $run
+[ $? = 0 ] || fail "the run does not end well once its worker goes on: $(cat "$tmp/err")"
+[ "$(grep -c 'is unresponsive' "$tmp/err")" = 1 ] && [ "$(grep -c 'is stalled' "$tmp/err")" = 1 ] || fail "told more than once: $(cat "$tmp/err")"
+
 expect 0 compile "$tmp/good.textproto"
 expect 3 compile "$tmp/good.textproto"
 expect 0 execute good --repeat 5

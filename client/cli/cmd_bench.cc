@@ -13,6 +13,7 @@
 #include "client/cli/overlap_bench.h"
 #include "client/cli/picture.h"
 #include "client/cli/progress.h"
+#include "client/cli/telling_wait.h"
 #include "client/cli/temporary_cluster.h"
 #include "common/base/parse.h"
 #include "common/base/status_macros.h"
@@ -21,6 +22,8 @@
 
 namespace weft {
 namespace {
+
+constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
 struct Measured {
   double seconds = 0;
@@ -41,10 +44,12 @@ absl::StatusOr<double> Measure(Client* client, const std::string& graph, int exe
   }
   std::vector<int64_t> ends;
   ProgressLine progress;
+  TellingWait wait(session.get(), graph, AskThrough(client));
   for (const ClientSession::Handle handle : handles) {
-    progress.Update(absl::StrCat(graph, ": ", ends.size(), " of ", executions, " executions done"));
-    // The graph's progress timeout ends an execution that is stuck.
-    WEFT_ASSIGN_OR_RETURN(const ExecutionResult result, session->Wait(handle, std::numeric_limits<double>::infinity()));
+    // Nothing ends an execution that is stuck; it is told, and Ctrl-C ends the wait.
+    WEFT_ASSIGN_OR_RETURN(const ExecutionResult result, wait.Wait(handle, kNoLimit, &progress, [&](double) {
+      return absl::StrCat(graph, ": ", ends.size(), " of ", executions, " executions done");
+    }));
     for (const auto& [name, error] : result.errors) {
       return absl::FailedPreconditionError(absl::StrCat("output \"", name, "\" of execution ", result.execution, " on ", error.worker(), ": ",
                                                         error.message()));

@@ -18,6 +18,7 @@
 #include "client/cli/interrupt.h"
 #include "client/cli/pipeline_request.h"
 #include "client/cli/progress.h"
+#include "client/cli/telling_wait.h"
 #include "client/cli/temporary_cluster.h"
 #include "common/base/clock.h"
 #include "common/base/parse.h"
@@ -42,9 +43,11 @@ double Median(std::vector<double> values) {
   return n == 0 ? 0 : (values[(n - 1) / 2] + values[n / 2]) / 2;
 }
 
-absl::StatusOr<ExecutionResult> Wait(ClientSession* session, ClientSession::Handle handle) {
-  // The graph's progress timeout ends an execution that is stuck.
-  WEFT_ASSIGN_OR_RETURN(ExecutionResult result, session->Wait(handle, std::numeric_limits<double>::infinity()));
+absl::StatusOr<ExecutionResult> Wait(TellingWait* wait, ClientSession::Handle handle, ProgressLine* progress, size_t done, int total) {
+  // Nothing ends an execution that is stuck; it is told, and Ctrl-C ends the wait.
+  WEFT_ASSIGN_OR_RETURN(ExecutionResult result, wait->Wait(handle, std::numeric_limits<double>::infinity(), progress, [&](double) {
+    return absl::StrCat(done, " of ", total, " executions done");
+  }));
   for (const auto& [name, error] : result.errors) {
     return absl::FailedPreconditionError(
         absl::StrCat("output \"", name, "\" of execution ", result.execution, " on ", error.worker(), ": ", error.message()));
@@ -53,27 +56,27 @@ absl::StatusOr<ExecutionResult> Wait(ClientSession* session, ClientSession::Hand
 }
 
 // One execution at a time, each from idle workers.
-absl::Status MeasureOne(ClientSession* session, int executions, Numbers* numbers) {
+absl::Status MeasureOne(ClientSession* session, TellingWait* wait, int executions, Numbers* numbers) {
   ProgressLine progress;
   // The first one finds cold caches.
   for (int i = 0; i <= executions; ++i) {
-    progress.Update(absl::StrCat(i, " of ", executions + 1, " executions done"));
     WEFT_ASSIGN_OR_RETURN(const ClientSession::Handle handle, session->Submit({}));
-    WEFT_ASSIGN_OR_RETURN(const ExecutionResult result, Wait(session, handle));
+    WEFT_ASSIGN_OR_RETURN(const ExecutionResult result, Wait(wait, handle, &progress, i, executions + 1));
     if (i > 0) numbers->measured.push_back(static_cast<double>(result.done_ns - result.admitted_ns) * 1e-9);
   }
   return absl::OkStatus();
 }
 
-absl::Status MeasureMany(ClientSession* session, int executions, Numbers* numbers) {
+absl::Status MeasureMany(ClientSession* session, TellingWait* wait, int executions, Numbers* numbers) {
   std::vector<ClientSession::Handle> handles;
   for (int i = 0; i < executions; ++i) {
     WEFT_ASSIGN_OR_RETURN(const ClientSession::Handle handle, session->Submit({}));
     handles.push_back(handle);
   }
   std::vector<int64_t> ends;
+  ProgressLine progress;
   for (const ClientSession::Handle handle : handles) {
-    WEFT_ASSIGN_OR_RETURN(const ExecutionResult result, Wait(session, handle));
+    WEFT_ASSIGN_OR_RETURN(const ExecutionResult result, Wait(wait, handle, &progress, ends.size(), executions));
     ends.push_back(result.done_ns);
   }
   numbers->measured_period = SecondsPerExecution(ends);
@@ -112,8 +115,9 @@ absl::StatusOr<Numbers> RunGraph(Client* client, v1::Graph graph, const BenchPip
     session_options.submit = v1::QUEUE;
     session_options.discard_outputs = true;
     WEFT_ASSIGN_OR_RETURN(const auto session, client->OpenSession(session_options));
-    WEFT_RETURN_IF_ERROR(MeasureOne(session.get(), args.executions, &numbers));
-    return in_flight == 1 ? absl::OkStatus() : MeasureMany(session.get(), many, &numbers);
+    TellingWait wait(session.get(), name, AskThrough(client));
+    WEFT_RETURN_IF_ERROR(MeasureOne(session.get(), &wait, args.executions, &numbers));
+    return in_flight == 1 ? absl::OkStatus() : MeasureMany(session.get(), &wait, many, &numbers);
   }();
   // By a connection of its own, which Ctrl-C has not cancelled.
   auto fresh = client->Reconnect();

@@ -98,7 +98,7 @@ Outcome ExecuteCompiled(Client* client, const std::string& graph, const ExecuteA
                         nlohmann::ordered_json* report) {
   auto session = client->OpenSession(SessionFor(graph, args));
   if (!session.ok()) return Outcome::Of(session.status());
-  return ExecuteAll(session->get(), graph, args, inputs, json, report);
+  return ExecuteAll(session->get(), AskThrough(client), graph, args, inputs, json, report);
 }
 
 // By a connection of its own: the one in use may have been cancelled, and a teardown is wanted all the same.
@@ -179,7 +179,7 @@ Outcome RunExecute(const CommonArgs& common, const ExecuteNamedArgs& args) {
   auto inputs = InputSet::Load(args.execute.inputs, args.execute.inputs_each, args.execute.repeat, (*session)->inputs());
   if (!inputs.ok()) return Outcome::OfArgument(inputs.status());
   nlohmann::ordered_json report = {{"graph", args.graph}};
-  const Outcome outcome = ExecuteAll(session->get(), args.graph, args.execute, &*inputs, common.json, &report);
+  const Outcome outcome = ExecuteAll(session->get(), AskThrough(client.get()), args.graph, args.execute, &*inputs, common.json, &report);
   if (common.json) PrintJson(report);
   return outcome;
 }

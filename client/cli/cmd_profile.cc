@@ -46,7 +46,7 @@ absl::StatusOr<MeasuredCosts> Measure(Client* client, const v1::Graph& graph, co
   const auto measured = [&]() -> absl::StatusOr<MeasuredCosts> {
     WEFT_ASSIGN_OR_RETURN(auto session, client->OpenSession(SessionFor(graph.name(), args.execute)));
     nlohmann::ordered_json quiet;
-    *failed = ExecuteAll(session.get(), graph.name(), args.execute, inputs, /*json=*/true, &quiet);
+    *failed = ExecuteAll(session.get(), AskThrough(client), graph.name(), args.execute, inputs, /*json=*/true, &quiet);
     session.reset();
     if (!failed->ok()) return absl::FailedPreconditionError(failed->message());
     WEFT_ASSIGN_OR_RETURN(const v1::Plan proto, client->GetPlan(graph.name()));

@@ -1,12 +1,17 @@
+#include <optional>
+
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "client/cli/commands.h"
 #include "client/cli/console.h"
 #include "client/cli/execute.h"
 #include "client/cli/interrupt.h"
 #include "client/cli/picture.h"
+#include "client/cli/telling_wait.h"
 #include "common/base/parse.h"
 #include "common/plan/plan.h"
 
@@ -23,18 +28,27 @@ ordered_json ToJson(const v1::GraphInfo& g) {
                        {"executions_admitted", g.executions_admitted()},
                        {"executions_done", g.executions_done()}};
   if (!g.error().empty()) json["error"] = g.error();
+  if (!g.stalled().empty()) json["stalled"] = g.stalled();
   return json;
 }
 
 void PrintGraphs(const google::protobuf::RepeatedPtrField<v1::GraphInfo>& graphs) {
   std::vector<std::vector<std::string>> rows = {{"GRAPH", "STATE", "EXECUTIONS", "PLAN", "WORKERS"}};
-  std::string errors;
+  std::string troubles;
   for (const v1::GraphInfo& g : graphs) {
-    rows.push_back({g.name(), g.state(), absl::StrCat(g.executions_done(), "/", g.executions_admitted()), g.plan_hash(),
-                    absl::StrJoin(g.worker(), ",")});
-    if (!g.error().empty()) absl::StrAppend(&errors, "graph \"", g.name(), "\": ", g.error(), "\n");
+    rows.push_back({g.name(), absl::StrCat(g.state(), g.stalled().empty() ? "" : ", stalled"), 
+                    absl::StrCat(g.executions_done(), "/", g.executions_admitted()), g.plan_hash(), absl::StrJoin(g.worker(), ",")});
+    if (!g.error().empty()) absl::StrAppend(&troubles, "graph \"", g.name(), "\": ", g.error(), "\n");
+    if (!g.stalled().empty()) {
+      absl::StrAppend(&troubles, "graph \"", g.name(), "\" is stalled: ", absl::StrReplaceAll(g.stalled(), {{"\n", "\n  "}}), "\n");
+    }
   }
-  Print(graphs.empty() ? "no graphs\n" : Table(rows) + errors);
+  Print(graphs.empty() ? "no graphs\n" : Table(rows) + troubles);
+}
+
+// Whether the worker is there and does not answer; of one that is lost, another of its name may be there by now.
+bool IsSilence(const std::string& problem) {
+  return problem == "no answer in time" || absl::StartsWith(problem, "unresponsive");
 }
 
 }  // namespace
@@ -114,8 +128,16 @@ Outcome RunInspect(const CommonArgs& common, const InspectArgs& args) {
   if (reply->view().empty()) return Outcome();
   std::vector<std::vector<std::string>> rows = {{"GRAPH", "WORKER", "LANE", "STATE", "SINCE", "EXECUTION", "OP", "WAITS FOR"}};
   std::string problems;
+  std::optional<v1::ListWorkersReply> workers;
   for (const v1::WorkerView& v : reply->view()) {
-    if (!v.problem().empty()) absl::StrAppend(&problems, "worker ", v.worker(), ", graph \"", v.graph(), "\": ", v.problem(), "\n");
+    if (!v.problem().empty()) {
+      if (!workers.has_value()) workers = client->ListWorkers().value_or(v1::ListWorkersReply());
+      // A worker that does not answer is listed once for all its graphs, without a name.
+      const std::string advice = IsSilence(v.problem()) ? AdviceForSilent(*workers, v.worker()) : "";
+      absl::StrAppend(&problems, advice.empty() ? absl::StrCat("worker ", v.worker()) : WorkerWithPid(*workers, v.worker()),
+                      v.graph().empty() ? "" : absl::StrCat(", graph \"", v.graph(), "\""), ": ", v.problem(),
+                      advice.empty() ? "" : ".", advice, "\n");
+    }
     for (const v1::LaneView& l : v.lane()) {
       rows.push_back({v.graph(), v.worker(), LaneName(l.lane(), l.index()), l.state(), FormatSeconds(l.since_s()),
                       l.op().empty() ? "-" : absl::StrCat(l.execution()), l.op().empty() ? "-" : l.op(), l.waits_for()});

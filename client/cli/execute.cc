@@ -28,9 +28,16 @@ constexpr double kDeadlineGraceS = 5;
 
 class Executor {
  public:
-  Executor(ClientSession* session, const std::string& graph, const ExecuteArgs& args, InputSet* inputs, bool json,
+  Executor(ClientSession* session, const AskDriver& ask, const std::string& graph, const ExecuteArgs& args, InputSet* inputs, bool json,
            nlohmann::ordered_json* report)
-      : session_(session), graph_(graph), args_(args), inputs_(inputs), json_(json), report_(*report), total_(inputs->executions()) {}
+      : session_(session),
+        graph_(graph),
+        args_(args),
+        inputs_(inputs),
+        json_(json),
+        report_(*report),
+        total_(inputs->executions()),
+        wait_(session, graph, ask) {}
 
   Outcome Run() {
     report_["executions"] = nlohmann::ordered_json::array();
@@ -74,15 +81,10 @@ class Executor {
 
   absl::StatusOr<ExecutionResult> Wait(ClientSession::Handle handle, int64_t i) {
     const double limit = args_.deadline_s > 0 ? args_.deadline_s + kDeadlineGraceS : std::numeric_limits<double>::infinity();
-    if (!progress_.enabled()) return session_->Wait(handle, limit);
-    const Nanos begin = Clock::Real()->Now();
-    for (;;) {
-      const double waited = ToSeconds(Clock::Real()->Now() - begin);
-      progress_.Update(absl::StrCat(graph_, ": ", i, " of ", total_, " executions done",
-                                    waited > 2 ? absl::StrCat(", waiting for ", FormatSeconds(waited)) : ""));
-      auto result = session_->Wait(handle, std::min(0.5, limit - waited));
-      if (!absl::IsDeadlineExceeded(result.status()) || session_->Ready(handle) || waited + 0.5 >= limit) return result;
-    }
+    return wait_.Wait(handle, limit, &progress_, [&](double waited) {
+      return absl::StrCat(graph_, ": ", i, " of ", total_, " executions done",
+                          waited > 2 ? absl::StrCat(", waiting for ", FormatSeconds(waited)) : "");
+    });
   }
 
   // Of one execution alone; the session goes on.
@@ -109,7 +111,8 @@ class Executor {
     nlohmann::ordered_json entry = {{"index", i}, {"execution", result.execution}};
     nlohmann::ordered_json outputs = nlohmann::ordered_json::object();
     const bool show = !json_ && i < kShown;
-    if (show || !result.ok()) progress_.Clear();
+    const bool more = !json_ && i == kShown;
+    if (show || more || !result.ok()) progress_.Clear();
     std::string text = absl::StrCat("execution ", result.execution, "\n");
     for (const auto& [name, tensor] : result.outputs) {
       std::string path;
@@ -127,7 +130,9 @@ class Executor {
       }
     }
     if (show) Print(text);
-    if (!json_ && i == kShown) Print(absl::StrCat("... ", total_ - kShown, " more\n"));
+    if (more) Print(absl::StrCat("... ", total_ - kShown, " more\n"));
+    // Now, and not when a pipe's buffer is full; what fails is told at the end.
+    if (show || more) FlushOutput().IgnoreError();
     nlohmann::ordered_json errors = nlohmann::ordered_json::object();
     for (const auto& [name, error] : result.errors) {
       deadline_ = deadline_ || ExitCodeOfTaskError(error.code()) == ExitCode::kDeadline;
@@ -188,6 +193,7 @@ class Executor {
   nlohmann::ordered_json& report_;
   const int64_t total_;
   ProgressLine progress_;
+  TellingWait wait_;
   std::set<std::string> made_;
   std::vector<int64_t> ends_;
   int64_t failed_ = 0;
@@ -222,9 +228,9 @@ SessionOptions SessionFor(const std::string& graph, const ExecuteArgs& args) {
   return options;
 }
 
-Outcome ExecuteAll(ClientSession* session, const std::string& graph, const ExecuteArgs& args, InputSet* inputs, bool json,
-                   nlohmann::ordered_json* report) {
-  return Executor(session, graph, args, inputs, json, report).Run();
+Outcome ExecuteAll(ClientSession* session, const AskDriver& ask, const std::string& graph, const ExecuteArgs& args, InputSet* inputs,
+                   bool json, nlohmann::ordered_json* report) {
+  return Executor(session, ask, graph, args, inputs, json, report).Run();
 }
 
 absl::StatusOr<std::string> OutputPath(const std::string& dir, const std::string& output, int64_t i) {

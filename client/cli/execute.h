@@ -9,6 +9,7 @@
 #include "client/cli/args.h"
 #include "client/cli/exit_code.h"
 #include "client/cli/inputs.h"
+#include "client/cli/telling_wait.h"
 #include "client/cpp/client.h"
 
 namespace weft {
@@ -18,9 +19,9 @@ Outcome ConnectTo(const CommonArgs& common, std::unique_ptr<Client>* client);
 
 // Executes a compiled graph for each of `inputs`, keeping several in flight, and reports each result as it comes: to stdout as text, or,
 // with --json, into `report` ("executions", "failed", "seconds_per_execution"). kExecutionFailed or kDeadline when an execution failed; the rest
-// is executed all the same.
-Outcome ExecuteAll(ClientSession* session, const std::string& graph, const ExecuteArgs& args, InputSet* inputs, bool json,
-                   nlohmann::ordered_json* report);
+// is executed all the same. Says on stderr, by what `ask` gets of the driver, what holds up an execution that takes long (TellingWait).
+Outcome ExecuteAll(ClientSession* session, const AskDriver& ask, const std::string& graph, const ExecuteArgs& args, InputSet* inputs,
+                   bool json, nlohmann::ordered_json* report);
 
 // Options for the session of ExecuteAll.
 SessionOptions SessionFor(const std::string& graph, const ExecuteArgs& args);

@@ -61,7 +61,7 @@ ExecutionResult WithError(ClientSession::Handle handle, absl::StatusCode code) {
 
 Outcome Execute(FakeSession* session, const ExecuteArgs& args, nlohmann::ordered_json* report) {
   auto inputs = InputSet::Load({}, {}, args.repeat, {});
-  return ExecuteAll(session, "g", args, &*inputs, true, report);
+  return ExecuteAll(session, nullptr, "g", args, &*inputs, true, report);
 }
 
 TEST_CASE("execute: all results, in order, with the pace of completion") {

@@ -122,8 +122,8 @@ absl::Status Client::Teardown(const std::string& graph, double drain_timeout_s) 
   return impl_->Unary(&v1::ClientService::Stub::Teardown, request, drain_timeout_s + kCallTimeoutS).status();
 }
 
-absl::StatusOr<v1::ListGraphsReply> Client::ListGraphs() {
-  return impl_->Unary(&v1::ClientService::Stub::ListGraphs, v1::ListGraphsRequest(), kCallTimeoutS);
+absl::StatusOr<v1::ListGraphsReply> Client::ListGraphs(double timeout_s) {
+  return impl_->Unary(&v1::ClientService::Stub::ListGraphs, v1::ListGraphsRequest(), timeout_s);
 }
 
 absl::StatusOr<v1::ListWorkersReply> Client::ListWorkers(double timeout_s) {

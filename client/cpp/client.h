@@ -54,7 +54,7 @@ class Client {
   // Lets executions in flight finish for up to `drain_timeout_s` seconds. NotFound: no such graph.
   absl::Status Teardown(const std::string& graph, double drain_timeout_s = 10);
 
-  absl::StatusOr<v1::ListGraphsReply> ListGraphs();
+  absl::StatusOr<v1::ListGraphsReply> ListGraphs(double timeout_s = 30);
   absl::StatusOr<v1::ListWorkersReply> ListWorkers(double timeout_s = 10);
   // Of one graph, or of all when the name is empty.
   absl::StatusOr<v1::InspectReply> Inspect(const std::string& graph);
