@@ -16,16 +16,6 @@ namespace {
 
 using Catch::Matchers::Contains;
 
-template <typename F>
-bool Within(double seconds, const F& holds) {
-  const Nanos since = Clock::Real()->Now();
-  while (!holds()) {
-    if (SecondsSince(since) > seconds) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-  return true;
-}
-
 v1::GraphInfo InfoOf(Client* client, const std::string& graph) {
   const auto reply = client->ListGraphs();
   if (reply.ok()) {

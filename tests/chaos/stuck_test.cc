@@ -39,15 +39,6 @@ class Holds {
   std::string dir_;
 };
 
-bool Within(double seconds, const std::function<bool()>& holds) {
-  const Nanos until = Clock::Real()->Now() + FromSeconds(seconds);
-  while (!holds()) {
-    if (Clock::Real()->Now() > until) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return true;
-}
-
 // w1's task takes nothing and is what hangs; w0 and w2 each do something of their own with it.
 v1::Graph Slow(const std::string& name) {
   v1::Graph g;

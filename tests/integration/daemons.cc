@@ -267,4 +267,13 @@ std::vector<pid_t> Daemons::Leftovers() {
 
 std::string Daemons::Log(const std::string& name) const { return ReadFile(dir_ + "/" + name + ".log"); }
 
+bool Within(double seconds, const std::function<bool()>& holds) {
+  const Nanos until = Clock::Real()->Now() + FromSeconds(seconds);
+  while (!holds()) {
+    if (Clock::Real()->Now() > until) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return true;
+}
+
 }  // namespace weft

@@ -8,6 +8,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -77,5 +78,8 @@ class Daemons {
   std::vector<pid_t> workers_;
   std::vector<pid_t> clis_;
 };
+
+// Whether it comes to hold within so many seconds.
+bool Within(double seconds, const std::function<bool()>& holds);
 
 }  // namespace weft

@@ -21,6 +21,7 @@
 #include "common/comm/nccl/nccl_communicator.h"
 #include "common/device/fake/fake_device.h"
 #include "common/session/edge_trial.h"
+#include "common/session/shm_spec.h"
 #include "worker/run/captured_places.h"
 #include "worker/run/device_errors.h"
 
@@ -36,19 +37,6 @@ bool Until(const std::function<bool()>& holds) {
     std::this_thread::yield();
   }
   return true;
-}
-
-ShmEdgeSpec SpecOf(const Plan& plan, const PlanEdge& e) {
-  ShmEdgeSpec s;
-  s.edge = e.id;
-  s.slots = e.slots;
-  s.bytes = e.bytes;
-  s.spec = e.spec;
-  s.name = EdgeName(plan, e);
-  s.src_worker = WorkerName(plan, e.src_worker);
-  s.dst_worker = WorkerName(plan, e.dst_worker);
-  s.rendezvous = e.rendezvous;
-  return s;
 }
 
 }  // namespace
@@ -89,9 +77,9 @@ absl::Status GpuCluster::MakePlace(int32_t id) {
   std::map<int32_t, std::vector<ShmEdgeSpec>> out;
   for (const PlanEdge& e : plan_.edges) {
     if (e.src_worker != id) continue;
-    if (e.transport == v1::SHM) out[e.dst_worker].push_back(SpecOf(plan_, e));
-    if (e.transport == v1::IPC) out[e.dst_worker].push_back(AnnouncementEdge(SpecOf(plan_, e)));
-    if (e.transport == v1::NCCL) out[e.dst_worker].push_back(NcclHeaderSpec(SpecOf(plan_, e)));
+    if (e.transport == v1::SHM) out[e.dst_worker].push_back(ShmSpecOf(plan_, e));
+    if (e.transport == v1::IPC) out[e.dst_worker].push_back(AnnouncementEdge(ShmSpecOf(plan_, e)));
+    if (e.transport == v1::NCCL) out[e.dst_worker].push_back(NcclHeaderSpec(ShmSpecOf(plan_, e)));
   }
   for (auto& [peer, edges] : out) {
     WEFT_ASSIGN_OR_RETURN(place.to[peer], place.hub->Export(Key(id, peer), std::move(edges), HashAsNumber(plan_.hash)));
@@ -242,7 +230,7 @@ absl::Status GpuCluster::MakePorts(int32_t id) {
   }
   std::map<int32_t, std::shared_ptr<IpcMapping>> mappings;
   for (const PlanEdge& e : plan_.edges) {
-    const ShmEdgeSpec spec = SpecOf(plan_, e);
+    const ShmEdgeSpec spec = ShmSpecOf(plan_, e);
     const bool ipc = e.transport == v1::IPC, nccl = e.transport == v1::NCCL;
     if (e.transport != v1::SHM && !ipc && !nccl) {
       return absl::UnimplementedError(absl::StrCat(EdgeName(plan_, e), " is of no transport that is made here"));

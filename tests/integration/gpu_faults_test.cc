@@ -37,16 +37,6 @@ void Need(const absl::Status& s) {
   REQUIRE(s.ok());
 }
 
-template <typename F>
-bool Within(double seconds, const F& holds) {
-  const Nanos since = Clock::Real()->Now();
-  while (!holds()) {
-    if (SecondsSince(since) > seconds) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-  return true;
-}
-
 std::string W(int w) { return absl::StrCat("w", w); }
 
 v1::Node* AddTask(v1::Graph* g, const std::string& name, const std::string& cls, int worker, const std::string& method,

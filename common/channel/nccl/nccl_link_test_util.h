@@ -33,6 +33,13 @@ inline Tensor HostValue(const Dims& dims, int64_t seed) {
   return t;
 }
 
+// Asks every one each time: asking is what moves them on.
+inline bool AllReady(const std::vector<EventRef>& events) {
+  bool all = true;
+  for (const EventRef& e : events) all &= IsReady(e);
+  return all;
+}
+
 inline Value Poison(int64_t k) {
   auto e = std::make_shared<TaskError>();
   e->worker = "w0";
