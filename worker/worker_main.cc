@@ -157,7 +157,6 @@ int Main(const Flags& f, const CudaLoader& load_cuda) {
   env.cuda = cuda.get();
   env.nccl_max_ctas = f.nccl_max_ctas;
   env.shares_gpu = f.share_gpu;
-  env.takes_turns = f.share_gpu && !UnderMps();
   if (const char* connections = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"); gpu && connections != nullptr) {
     (void)absl::SimpleAtoi(connections, &env.cuda_connections);  // what is no number CUDA ignores too
   }

@@ -52,7 +52,6 @@ struct WorkerEnv {
   // Most SMs that a kernel of NCCL takes: more moves data faster, and slows what computes beside it.
   int nccl_max_ctas = NcclComm::Options().max_ctas;
   bool shares_gpu = false;  // with other workers
-  bool takes_turns = false;  // shares_gpu without CUDA MPS: the processes' work is not on the GPU at the same time
   // CUDA_DEVICE_MAX_CONNECTIONS.
   int cuda_connections = 32;
   // Told when the GPU can no longer be used though CUDA says nothing of it (an abort of NCCL that hangs); the worker should end. From any

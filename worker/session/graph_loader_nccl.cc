@@ -161,7 +161,7 @@ absl::Status GraphLoader::MakeNcclPorts(LoadedGraph* loaded, Nanos deadline) {
     o.device = env_->cuda;
     o.plan_hash = HashAsNumber(part_.hash);
     o.send_when_taken = env_->shares_gpu;
-    o.receive_alone = env_->takes_turns;
+    o.receive_alone = env_->shares_gpu;
     o.replay = !env_->shares_gpu && SameHost(*edges[0]);
     WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<NcclLink> link, NcclLink::Create(std::move(o)));
     for (const PlanEdge* e : edges) {

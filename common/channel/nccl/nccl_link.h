@@ -48,8 +48,9 @@ class NcclLink {
     // The sender launches a large value only when the receiver has taken its announcement, and with it the place in its own order: a kernel that
     // waits for its peer holds the GPU, which costs most where workers share one. Adds the way from host to host to each such transfer.
     bool send_when_taken = false;
-    // The receiver takes a large value only when its stream has done all that is ahead. Where workers take turns on a GPU, a sender whose value
-    // nobody receives yet would use up a turn each round.
+    // The receiver takes one large value at a time: its kernel is launched behind that of the value ahead, but its sender is told only when the device is
+    // done with that. Where workers share a GPU, data goes through sockets and host memory, and several values at once take longer than one after the
+    // other; and where they take turns on it, a sender whose value nobody receives yet would use up a turn each round.
     bool receive_alone = false;
     // Transfers of planned places (PlannedPlaces) are captured once and replayed. Where NCCL moves data by its own threads, captured calls need them in
     // between: for GPUs that reach each other's memory only.
@@ -81,6 +82,7 @@ class NcclLink {
 
   explicit NcclLink(Options options) : options_(std::move(options)) {}
   NcclComm* comm() const { return options_.comm.get(); }
+  NcclQueue& queue() const { return *options_.queue; }
   const std::string& peer() const { return options_.comm->others(); }
 
   const Options options_;

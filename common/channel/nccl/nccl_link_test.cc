@@ -147,33 +147,48 @@ TEST_CASE("nccl link: where workers share a GPU, a large value's kernel comes on
   CHECK(Until([&] { return IsReady(never); }));
 }
 
-TEST_CASE("nccl link: where workers take turns, a large value is taken when the stream has done what is ahead of it, a small one at once") {
+TEST_CASE("nccl link: received alone, one large value's kernel stands behind that under way, and its sender is told when that is over; a small one's at once") {
   TestGpu a, b;
   LinkEnds ends(&a, &b, 7, 7, /*send_when_taken=*/true, /*receive_alone=*/true);
-  auto [large_s, large_r] = ends.Ports(NcclEdge(1, "[" + std::to_string(kLate) + "]"));
-  auto [small_s, small_r] = ends.Ports(NcclEdge(2, "[100]"));
+  constexpr int kEdges = 3;
+  std::vector<std::pair<std::unique_ptr<SendPort>, std::unique_ptr<RecvPort>>> large;
+  for (int e = 0; e < kEdges; ++e) large.push_back(ends.Ports(NcclEdge(1 + e, "[" + std::to_string(kLate) + "]")));
+  auto [small_s, small_r] = ends.Ports(NcclEdge(1 + kEdges, "[100]"));
   for (int64_t k = 0; k < 4; ++k) {
-    Value large, small;
-    large.tensor = a.Upload(HostValue({kLate}, k));
-    small.tensor = a.Upload(HostValue({100}, k));
     StreamGate gate;
-    gate.Hold(&b, ends.recv->stream.get());
+    gate.Hold(&a, ends.send->stream.get());  // the first value stays under way
     const int64_t sends = a.fake.nccl.calls("Send"), receives = b.fake.nccl.calls("Recv");
-    const EventRef first = *large_s->Send(k, large, ends.send->stream.get());
-    REQUIRE(large_r->Poll(k) == PortState::kReady);
-    Value out, other;
-    const EventRef got = *large_r->Recv(k, b.Buffer(v1::F32, {kLate}), &out, ends.recv->stream.get());
-    for (int i = 0; i < 100; ++i) CHECK_FALSE(AllReady({first, got}));
-    CHECK_FALSE(got->Queued());  // so the loop issues nothing behind it
-    CHECK(large_r->WaitsFor() == "w0 to send execution " + std::to_string(k));
-    CHECK(a.fake.nccl.calls("Send") == sends);
-    CHECK(b.fake.nccl.calls("Recv") == receives);
+    Value out[kEdges], other;
+    std::vector<EventRef> sent, got;
+    for (int e = 0; e < kEdges; ++e) {
+      Value v;
+      v.tensor = a.Upload(HostValue({kLate}, 10 * k + e));
+      sent.push_back(*large[e].first->Send(k, v, ends.send->stream.get()));
+    }
+    for (int e = 0; e < kEdges; ++e) {
+      REQUIRE(large[e].second->Poll(k) == PortState::kReady);
+      got.push_back(*large[e].second->Recv(k, b.Buffer(v1::F32, {kLate}), &out[e], ends.recv->stream.get()));
+    }
+    std::vector<EventRef> all = sent;
+    all.insert(all.end(), got.begin(), got.end());
+    REQUIRE(Until([&] {
+      (void)AllReady(all);
+      return got[1]->Queued() && a.fake.nccl.calls("Send") > sends;
+    }));
+    for (int i = 0; i < 100; ++i) CHECK_FALSE(AllReady(all));
+    CHECK(b.fake.nccl.calls("Recv") == receives + 2);
+    CHECK_FALSE(got[2]->Queued());  // so the loop issues nothing behind it
+    CHECK(a.fake.nccl.calls("Send") == sends + 1);  // the second sender was not told
+    CHECK(large[2].second->WaitsFor() == "w0 to send execution " + std::to_string(k));
     gate.Open();
-    REQUIRE(Until([&] { return AllReady({first, got}); }));
-    CHECK(BitEqual(b.Download(out.tensor), HostValue({kLate}, k)));
+    REQUIRE(Until([&] { return AllReady(all); }));
+    CHECK(a.fake.nccl.calls("Send") == sends + kEdges);
+    for (int e = 0; e < kEdges; ++e) CHECK(BitEqual(b.Download(out[e].tensor), HostValue({kLate}, 10 * k + e)));
 
     StreamGate next;
     next.Hold(&b, ends.recv->stream.get());
+    Value small;
+    small.tensor = a.Upload(HostValue({100}, k));
     const EventRef second = *small_s->Send(k, small, ends.send->stream.get());
     REQUIRE(small_r->Poll(k) == PortState::kReady);
     const EventRef rest = *small_r->Recv(k, b.Buffer(v1::F32, {100}), &other, ends.recv->stream.get());
@@ -183,26 +198,31 @@ TEST_CASE("nccl link: where workers take turns, a large value is taken when the 
     REQUIRE(Until([&] { return AllReady({second, rest}); }));
     CHECK(BitEqual(b.Download(other.tensor), HostValue({100}, k)));
   }
-  // A sender that dies before the receiver is at it, and a port that goes meanwhile.
+  // Senders that die before the receiver is at them, and ports that go meanwhile: one that is launched and not told, one that is not launched.
   StreamGate gate;
-  gate.Hold(&b, ends.recv->stream.get());
-  Value large;
-  large.tensor = a.Upload(HostValue({kLate}, 9));
-  const EventRef never = *large_s->Send(4, large, ends.send->stream.get());
-  REQUIRE(large_r->Poll(4) == PortState::kReady);
-  Value out;
-  const EventRef not_got = *large_r->Recv(4, b.Buffer(v1::F32, {kLate}), &out, ends.recv->stream.get());
-  CHECK_FALSE(IsReady(not_got));
-  large_r = nullptr;
+  gate.Hold(&a, ends.send->stream.get());
+  Value out[kEdges];
+  std::vector<EventRef> never;
+  for (int e = 0; e < kEdges; ++e) {
+    Value v;
+    v.tensor = a.Upload(HostValue({kLate}, e));
+    never.push_back(*large[e].first->Send(4, v, ends.send->stream.get()));
+  }
+  for (int e = 0; e < kEdges; ++e) {
+    REQUIRE(large[e].second->Poll(4) == PortState::kReady);
+    never.push_back(*large[e].second->Recv(4, b.Buffer(v1::F32, {kLate}), &out[e], ends.recv->stream.get()));
+  }
+  for (int i = 0; i < 100; ++i) CHECK_FALSE(AllReady(never));
+  for (auto& ports : large) ports.second = nullptr;
   ends.send->link->Close(absl::UnavailableError("w1 is gone"));
   ends.recv->link->Close(absl::UnavailableError("w0 is gone"));
   gate.Open();
-  CHECK(Until([&] { return AllReady({never, not_got}); }));
-  // Nothing of the port that went is left in the queue, and with it all that it needed.
+  CHECK(Until([&] { return AllReady(never); }));
+  // Nothing of the ports that went is left in the queue, and with it all that it needed.
   const std::weak_ptr<NcclLink> link = ends.recv->link;
   small_r = nullptr;
   ends.recv->link = nullptr;
-  CHECK(link.use_count() == 1);  // `not_got`
+  CHECK(link.use_count() == kEdges);  // those of `never`
   ends.recv->link = link.lock();
 }
 

@@ -26,7 +26,7 @@ int PutReceive(NcclApi* api, NcclCommHandle comm, void* to, uint64_t bytes, Devi
 
 class NcclRecvPort::Receiving : public NcclTransfer {
  public:
-  // `untold`: the port of the announcement that is still to be given back, at launch; nullptr: none. `replay`: of a captured call; below 0: none.
+  // `untold`: the port of the announcement that is still to be given back, once the device is done with what is ahead; nullptr: none. `replay`: of a captured call; below 0: none.
   Receiving(const std::shared_ptr<NcclLink>& link, const ShmEdgeSpec& edge, int64_t execution, Stream* stream, const NcclAnnouncement& a,
             Tensor buffer, Value* out, RecvPort* untold, int replay)
       : NcclTransfer(link, edge, execution, stream),
@@ -41,14 +41,31 @@ class NcclRecvPort::Receiving : public NcclTransfer {
     Hold(buffer_.owner());
   }
 
+  void PortGoes() {
+    untold_ = nullptr;
+    Cancel();
+  }
+
  private:
+  // One such receive stands behind that which is under way, and so begins with its end, ahead of whatever waits for that; no more.
   Turn MyTurn() override {
     const Turn turn = NcclTransfer::MyTurn();
-    return turn == Turn::kLaunch && untold_ != nullptr && !device()->IsIdle(stream()->native()) ? Turn::kWait : turn;
+    return turn == Turn::kLaunch && untold_ != nullptr && !IsReady(link()->queue().LastButOne(stream())) ? Turn::kWait : turn;
   }
 
   absl::Status Launch() override {
-    if (untold_ != nullptr) untold_->Release(execution());
+    if (untold_ != nullptr) {
+      if (!device()->IsIdle(stream()->native())) {
+        WEFT_ASSIGN_OR_RETURN(ahead_, device()->Record(stream()->native()));
+      }
+      const std::weak_ptr<NcclWork> me = std::static_pointer_cast<NcclWork>(shared_from_this());
+      if (!Tell()) {
+        link()->queue().Later([me] {
+          const std::shared_ptr<NcclWork> self = me.lock();
+          return self == nullptr || static_cast<Receiving*>(self.get())->Tell();
+        });
+      }
+    }
     if (replay_ >= 0) return ReplayNccl("receiving", replay_);
     return CallNccl(trial_ ? "the trial" : "receiving", [this](NcclApi* api, NcclCommHandle comm) {
       void* const s = stream()->native();
@@ -65,6 +82,15 @@ class NcclRecvPort::Receiving : public NcclTransfer {
                                  "copying from the GPU"));
   }
 
+  // Tells the sender that its value is taken, when the stream has done all that is ahead, with overlap off computations too. True when there is nothing left to tell.
+  bool Tell() {
+    if (untold_ == nullptr || over()) return true;
+    if (!IsReady(ahead_)) return false;
+    untold_->Release(execution());
+    untold_ = nullptr;
+    return true;
+  }
+
   void Finish(const absl::Status& status) override {
     absl::Status s = status;
     if (s.ok() && trial_) s = CheckTrialPattern(edge().edge, scratch().pattern());
@@ -73,7 +99,8 @@ class NcclRecvPort::Receiving : public NcclTransfer {
     out_->error = EdgeError(edge(), execution(), s);
   }
 
-  RecvPort* const untold_;  // not used after Cancel
+  RecvPort* untold_;
+  EventRef ahead_;
   const int replay_;
   const bool trial_;
   const uint64_t bytes_;
@@ -88,7 +115,7 @@ NcclRecvPort::NcclRecvPort(std::shared_ptr<NcclLink> link, ShmEdgeSpec edge, std
 
 NcclRecvPort::~NcclRecvPort() {
   for (const std::weak_ptr<Receiving>& w : outstanding_) {
-    if (const std::shared_ptr<Receiving> r = w.lock()) r->Cancel();
+    if (const std::shared_ptr<Receiving> r = w.lock()) r->PortGoes();
   }
 }
 

@@ -80,6 +80,10 @@ void NcclWork::Settle() {
     if (event.ok()) {
       event_ = *std::move(event);
       stage_ = Stage::kOnDevice;
+      if (const std::shared_ptr<NcclQueue> queue = queue_.lock()) {
+        std::pair<EventRef, EventRef>& on = queue->on_device_[stream_];
+        on = {event_, std::move(on.first)};
+      }
       return;
     }
     status = event.status();
@@ -124,6 +128,11 @@ void NcclQueue::Post(const std::shared_ptr<NcclWork>& op) {
   op->queue_ = weak_from_this();
   lines_[op->stream_].push_back(op);
   Pump();
+}
+
+EventRef NcclQueue::LastButOne(Stream* stream) const {
+  const auto it = on_device_.find(stream);
+  return it == on_device_.end() ? EventRef() : it->second.second;
 }
 
 void NcclQueue::Sweep() {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -97,9 +98,14 @@ class NcclQueue : public std::enable_shared_from_this<NcclQueue> {
   void Pump();
   // Forgets what is over or cancelled, wherever it stands in its line.
   void Sweep();
+  // The event of the last but one op that was put on `stream`; nullptr where there was none. Once it is ready, one op at most is under way there.
+  EventRef LastButOne(Stream* stream) const;
 
  private:
+  friend class NcclWork;
+
   std::map<Stream*, std::deque<std::shared_ptr<NcclWork>>> lines_;
+  std::map<Stream*, std::pair<EventRef, EventRef>> on_device_;  // of the last two ops, the later one first
   std::vector<std::function<bool()>> steps_;
   bool pumping_ = false;
 };

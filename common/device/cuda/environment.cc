@@ -11,14 +11,16 @@ namespace {
 
 constexpr uint64_t kChunksOfBuffer = 8;  // NCCL's own number
 
-}  // namespace
-
+// As the environment says.
 bool UnderMps() { return getenv("CUDA_MPS_PIPE_DIRECTORY") != nullptr; }
 
-uint64_t SharedChunkBytes(uint64_t host_bytes) {
+}  // namespace
+
+uint64_t SharedChunkBytes(uint64_t host_bytes, bool mps) {
   constexpr uint64_t kLeast = uint64_t{128} << 10, kMost = uint64_t{8} << 20, kOfHost = 8192;
+  const uint64_t most = mps ? kMost / 2 : kMost;
   uint64_t chunk = kLeast;
-  while (chunk < kMost && 2 * chunk <= host_bytes / kOfHost) chunk *= 2;
+  while (chunk < most && 2 * chunk <= host_bytes / kOfHost) chunk *= 2;
   return chunk;
 }
 
@@ -34,11 +36,10 @@ void SetCudaEnvironment(const CudaEnvironment& e) {
   if (e.loopback) setenv("NCCL_SOCKET_IFNAME", "lo", kKeep);
   setenv("NCCL_SOCKET_NTHREADS", "4", kKeep);
   setenv("NCCL_NSOCKS_PERTHREAD", "4", kKeep);
-  if (UnderMps()) return;
-  // In its turn on the GPU a sender can go on for as long as NCCL's buffers have room, which by default is a MiB a channel; with these most of a
-  // large value leaves in one turn.
+  // A value goes through host memory chunk by chunk, by threads; large chunks make fewer steps of it. And where processes take turns on the GPU, a
+  // sender can go on for as long as NCCL's buffers have room, by default a MiB a channel: with these most of a large value leaves in one turn.
   const int64_t pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-  const uint64_t chunk = SharedChunkBytes(pages > 0 && page > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(page) : 0);
+  const uint64_t chunk = SharedChunkBytes(pages > 0 && page > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(page) : 0, UnderMps());
   setenv("NCCL_P2P_NET_CHUNKSIZE", std::to_string(chunk).c_str(), kKeep);
   setenv("NCCL_BUFFSIZE", std::to_string(kChunksOfBuffer * chunk).c_str(), kKeep);
 }

@@ -15,13 +15,9 @@ struct CudaEnvironment {
   bool loopback = true;
 };
 
-// Whether CUDA MPS serves this process, as its environment says: then the work of several processes is on a GPU at the same time, which otherwise
-// they use in turns.
-bool UnderMps();
-
-// Bytes of NCCL's chunks over sockets where workers take turns on a GPU, for a host with so much memory: NCCL page-locks some hundred of them for each
-// pair of workers. A power of two, 128 KiB (NCCL's own) to 8 MiB (from 64 GiB on).
-uint64_t SharedChunkBytes(uint64_t host_bytes);
+// Bytes of NCCL's chunks over sockets where workers share a GPU, for a host with so much memory: NCCL page-locks some hundred of them for each
+// pair of workers. A power of two, 128 KiB (NCCL's own) to 8 MiB (from 64 GiB on), or 4 MiB under CUDA MPS, where more bring nothing.
+uint64_t SharedChunkBytes(uint64_t host_bytes, bool mps);
 
 // Sets it for this process, before the first call of CUDA and while it has one thread. The user's own settings stand.
 void SetCudaEnvironment(const CudaEnvironment& e);

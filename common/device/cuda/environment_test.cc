@@ -30,9 +30,7 @@ TEST_CASE("cuda environment: a GPU of one's own leaves NCCL alone; MPS leaves fe
   setenv("CUDA_MPS_PIPE_DIRECTORY", "/nowhere", 1);
   SetCudaEnvironment({});
   CHECK(Env("CUDA_DEVICE_MAX_CONNECTIONS") == "8");
-  CHECK(UnderMps());
   Clear();
-  CHECK_FALSE(UnderMps());
 }
 
 TEST_CASE("cuda environment: processes of one GPU are hosts of their own to NCCL, over loopback where the peers are here") {
@@ -49,12 +47,13 @@ TEST_CASE("cuda environment: processes of one GPU are hosts of their own to NCCL
   CHECK(Env("NCCL_SOCKET_IFNAME") == "(unset)");
 }
 
-TEST_CASE("cuda environment: NCCL's buffers stay as they are where nobody takes turns") {
+TEST_CASE("cuda environment: NCCL's buffers stay as they are where nobody shares a GPU") {
   Clear();
   setenv("CUDA_MPS_PIPE_DIRECTORY", "/nowhere", 1);
   SetCudaEnvironment({.share_gpu = true, .name = "w3", .loopback = true});
   CHECK(Env("NCCL_HOSTID") == "weft-w3");
-  CHECK(Env("NCCL_BUFFSIZE") == "(unset)");
+  CHECK(std::stoll(Env("NCCL_P2P_NET_CHUNKSIZE")) <= 4 << 20);
+  CHECK(std::stoll(Env("NCCL_BUFFSIZE")) == 8 * std::stoll(Env("NCCL_P2P_NET_CHUNKSIZE")));
   Clear();
   SetCudaEnvironment({});
   CHECK(Env("NCCL_BUFFSIZE") == "(unset)");
@@ -62,12 +61,14 @@ TEST_CASE("cuda environment: NCCL's buffers stay as they are where nobody takes 
 
 TEST_CASE("cuda environment: NCCL's chunks are of a size that the host's memory can bear") {
   constexpr uint64_t kGiB = uint64_t{1} << 30, kKiB = 1024;
-  CHECK(SharedChunkBytes(0) == 128 * kKiB);
-  CHECK(SharedChunkBytes(2 * kGiB) == 256 * kKiB);
-  CHECK(SharedChunkBytes(16 * kGiB) == 2048 * kKiB);
-  CHECK(SharedChunkBytes(63 * kGiB) == 4096 * kKiB);
-  CHECK(SharedChunkBytes(64 * kGiB) == 8192 * kKiB);
-  CHECK(SharedChunkBytes(2048 * kGiB) == 8192 * kKiB);
+  CHECK(SharedChunkBytes(0, false) == 128 * kKiB);
+  CHECK(SharedChunkBytes(2 * kGiB, false) == 256 * kKiB);
+  CHECK(SharedChunkBytes(16 * kGiB, false) == 2048 * kKiB);
+  CHECK(SharedChunkBytes(63 * kGiB, false) == 4096 * kKiB);
+  CHECK(SharedChunkBytes(64 * kGiB, false) == 8192 * kKiB);
+  CHECK(SharedChunkBytes(2048 * kGiB, false) == 8192 * kKiB);
+  CHECK(SharedChunkBytes(16 * kGiB, true) == 2048 * kKiB);
+  CHECK(SharedChunkBytes(2048 * kGiB, true) == 4096 * kKiB);
 }
 
 TEST_CASE("cuda environment: what the user has set stands") {
