@@ -179,33 +179,41 @@ Prepared Prepare(Client* client, const Settings& s, const PipelinePlan& schedule
   return out;
 }
 
-// Adds a row and the period; of a schedule that was measured before, the shorter period counts.
+struct Ran {
+  Prepared prepared;
+  double period_s = 0;
+};
+
+// Compiles a schedule's graph, runs it and takes it down.
+Ran RunPrepared(Client* client, const Settings& s, const PipelinePlan& schedule, const Measured& costs) {
+  Ran out;
+  out.prepared = Prepare(client, s, schedule, costs);
+  const Steady steady = RunCompiled(client, out.prepared.graph.name(), 2, s.executions, true);
+  Check(client->Teardown(out.prepared.graph.name()));
+  out.period_s = s.in_flight == 1 ? steady.typical_s : steady.period_s;  // costs are medians
+  return out;
+}
+
+// Adds a row and the period; of a schedule that was measured before, the shorter period counts. `auto` has one stage a worker or two, whichever is
+// faster: what a prediction is worth is about as much as they differ.
 void RunSchedule(Client* client, const Settings& s, int m, const std::string& name, const Measured& costs,
                  std::map<std::string, double>* measured) {
-  Prepared p = Prepare(client, s, Schedule(name, s, m, &costs), costs);
+  Ran ran = RunPrepared(client, s, Schedule(name, s, m, &costs), costs);
   std::string label = name;
   if (name == "auto") {
-    // With one stage a worker or two, as predicted. There is room for one of them at a time.
-    Check(client->Teardown(p.graph.name()));
-    Prepared two = Prepare(client, s, Schedule(name, s, m, &costs, 2), costs);
-    const bool better = two.predicted.seconds_per_execution < p.predicted.seconds_per_execution;
+    Ran two = RunPrepared(client, s, Schedule(name, s, m, &costs, 2), costs);
+    const bool better = two.period_s < ran.period_s;
     label = better ? "auto (2 stages a worker)" : "auto (1 stage a worker)";
-    if (better) {
-      p = std::move(two);
-    } else {
-      Check(client->Teardown(two.graph.name()));
-      p = Prepare(client, s, Schedule(name, s, m, &costs), costs);
-    }
+    std::printf("  auto: 1 stage a worker %s, 2 stages %s\n", Ms(ran.period_s).c_str(), Ms(two.period_s).c_str());
+    if (better) ran = std::move(two);
   }
-  const SimResult& predicted = p.predicted;
-  const Steady run = RunCompiled(client, p.graph.name(), 2, s.executions, true);
-  Check(client->Teardown(p.graph.name()));
-  const double period = s.in_flight == 1 ? run.typical_s : run.period_s;  // costs are medians
+  const double period = ran.period_s;
   const auto before = measured->find(name);
   if (before != measured->end()) {
     before->second = std::min(before->second, period);
     return;
   }
+  const SimResult& predicted = ran.prepared.predicted;
   const double ratio = period / predicted.seconds_per_execution;
   double busy = 0;
   for (const Nanos b : predicted.busy) busy += ToSeconds(b) / s.executions / s.stages;
@@ -213,7 +221,7 @@ void RunSchedule(Client* client, const Settings& s, int m, const std::string& na
   Row(absl::StrFormat("pipeline p=%d m=%d %s", s.stages, m, label),
       absl::StrFormat("measured %s, predicted %s: %s; bubble %.1f %%; peak %.2f GiB of stages, %.2f GiB of values", Ms(period),
                       Ms(predicted.seconds_per_execution), Ratio(ratio), 100 * (1 - busy / period),
-                      static_cast<double>(p.stage_bytes) / (1 << 30), static_cast<double>(p.value_bytes) / (1 << 30)),
+                      static_cast<double>(ran.prepared.stage_bytes) / (1 << 30), static_cast<double>(ran.prepared.value_bytes) / (1 << 30)),
       "within 5 %", std::fabs(ratio - 1) <= 0.05);
 }
 
