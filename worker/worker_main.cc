@@ -17,6 +17,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/address.h"
 #include "common/base/ids.h"
 #include "common/base/log.h"
 #include "common/base/parse.h"
@@ -78,23 +79,12 @@ absl::StatusOr<int> ParseDevice(const std::string& device) {
   return absl::InvalidArgumentError(absl::StrCat("--device \"", device.substr(0, 40), "\" is not cpu, cuda, or cuda:INDEX"));
 }
 
-// What could never be dialled; whether anyone is there is found out by dialling.
-absl::Status CheckDriverAddress(const std::string& text) {
-  const size_t colon = text.rfind(':');
-  const bool is_unix = text.rfind("unix:", 0) == 0 && text.size() > 5;
-  if (is_unix) return absl::OkStatus();
-  if (colon == std::string::npos || colon == 0 || text.find("//") != std::string::npos || !ParseInt("port", text.substr(colon + 1), 1, 65535).ok()) {
-    return absl::InvalidArgumentError(absl::StrCat("--driver \"", text.substr(0, 80), "\" is not host:port, [ipv6]:port or unix:/path"));
-  }
-  return absl::OkStatus();
-}
-
 int Main(const Flags& f, const CudaLoader& load_cuda) {
   if (absl::Status s = SetUpLogging(f.name.empty() ? "worker" : f.name, f.log_level); !s.ok()) return Fail(kUsage, s);
   if (!f.name.empty()) {
     if (absl::Status s = CheckName("worker", f.name); !s.ok()) return Fail(kUsage, s);
   }
-  if (const absl::Status s = CheckDriverAddress(f.driver); !s.ok()) return Fail(kUsage, s);
+  if (const auto driver = ParseAddress("--driver", f.driver, 1); !driver.ok()) return Fail(kUsage, driver.status());
   const absl::StatusOr<int> ordinal = ParseDevice(f.device);
   if (!ordinal.ok()) return Fail(kUsage, ordinal.status());
   const bool gpu = *ordinal >= 0;

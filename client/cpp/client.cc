@@ -10,6 +10,7 @@
 #include "client/cpp/calls.h"
 #include "client/cpp/chunks.h"
 #include "client/cpp/grpc_session.h"
+#include "common/base/address.h"
 #include "common/base/status_macros.h"
 #include "common/base/token_file.h"
 #include "weft/v1/client_service.grpc.pb.h"
@@ -45,10 +46,7 @@ Client::~Client() = default;
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& address, double timeout_s, const std::string& token) {
   // gRPC ends the process on metadata that it cannot send.
   WEFT_RETURN_IF_ERROR(CheckTokenText("token", token));
-  if (address.find(':') == std::string::npos) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("address \"", address, "\" is not host:port, [ipv6]:port or unix:/path"));
-  }
+  WEFT_RETURN_IF_ERROR(ParseAddress("address", address, 1).status());
   grpc::ChannelArguments args;
   args.SetMaxReceiveMessageSize(kMaxMessageBytes);
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);

@@ -235,7 +235,9 @@ TEST_CASE("chunks: any size comes back as it was; damage is named") {
 }
 
 TEST_CASE("connect: nobody there, nonsense, and a server that is no driver") {
-  CHECK(Client::Connect("nonsense").status().code() == absl::StatusCode::kInvalidArgument);
+  for (const char* nonsense : {"nonsense", "localhost:port", "http://localhost:80"}) {
+    CHECK(Client::Connect(nonsense).status().code() == absl::StatusCode::kInvalidArgument);
+  }
   std::string gone;
   {
     FakeDriver driver;

@@ -9,11 +9,10 @@
 #include <mutex>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/address.h"
 #include "common/base/ids.h"
 #include "common/base/log.h"
-#include "common/base/parse.h"
 #include "common/base/status_macros.h"
 #include "common/classes/signature.h"
 #include "driver/plan/compiler.h"
@@ -36,32 +35,8 @@ std::once_flag plugins_once;
 
 }  // namespace
 
-absl::StatusOr<ListenAddress> ParseListenAddress(const std::string& text) {
-  ListenAddress a;
-  if (absl::StartsWith(text, "unix:") && text.size() > 5) {
-    a.is_unix = a.loopback = true;
-    a.host = text.substr(5);
-    return a;
-  }
-  const absl::Status wrong = absl::InvalidArgumentError(
-      absl::StrCat("listen address \"", text, "\" is not host:port, [ipv6]:port or unix:/path"));
-  const size_t colon = text.rfind(':');
-  if (colon == std::string::npos || colon == 0) return wrong;
-  if (!ParseInt("port", text.substr(colon + 1), 0, 65535).ok()) return wrong;
-  a.host = text.substr(0, colon);
-  if (a.host.front() == '[' && a.host.back() == ']') {
-    a.host = a.host.substr(1, a.host.size() - 2);
-    if (a.host.find(':') == std::string::npos) return wrong;
-  } else if (a.host.find(':') != std::string::npos) {
-    return wrong;
-  }
-  a.loopback = a.host == "localhost" || a.host == "::1" || (absl::StartsWith(a.host, "127.") &&
-                                                              a.host.find_first_not_of("0123456789.") == std::string::npos);
-  return a;
-}
-
 absl::StatusOr<std::unique_ptr<DriverServer>> DriverServer::Start(const DriverOptions& options) {
-  WEFT_ASSIGN_OR_RETURN(const ListenAddress listen, ParseListenAddress(options.listen));
+  WEFT_ASSIGN_OR_RETURN(const Address listen, ParseAddress("listen address", options.listen, 0));
   if (!listen.loopback && options.token.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("listening on ", options.listen,
                                                    " lets other hosts in: give a join token (--token-file), or listen on loopback"));

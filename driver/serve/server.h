@@ -74,12 +74,4 @@ class DriverServer {
   bool stopped_ = false;
 };
 
-struct ListenAddress {
-  std::string host;  // without brackets; the path for unix:
-  bool is_unix = false;
-  bool loopback = false;
-};
-// InvalidArgument says how an address is written.
-absl::StatusOr<ListenAddress> ParseListenAddress(const std::string& text);
-
 }  // namespace weft

@@ -295,17 +295,11 @@ struct Execution {
 };
 
 TEST_CASE("server: addresses are checked before they are bound") {
-  CHECK(ParseListenAddress("127.0.0.1:0")->loopback);
-  CHECK(ParseListenAddress("127.9.9.9:80")->loopback);
-  CHECK(ParseListenAddress("[::1]:0")->loopback);
-  CHECK(ParseListenAddress("localhost:1")->loopback);
-  CHECK(ParseListenAddress("unix:/tmp/x")->loopback);
-  CHECK_FALSE(ParseListenAddress("0.0.0.0:0")->loopback);
-  CHECK_FALSE(ParseListenAddress("[::]:0")->loopback);
-  CHECK_FALSE(ParseListenAddress("127.0.0.1.example.org:1")->loopback);
   for (const char* bad : {"", ":1", "host", "host:", "host:99999", "::1:0", "[1.2.3.4]:0", "host:-1", "unix:"}) {
     INFO(bad);
-    CHECK(absl::IsInvalidArgument(ParseListenAddress(bad).status()));
+    DriverOptions o;
+    o.listen = bad;
+    CHECK(absl::IsInvalidArgument(DriverServer::Start(o).status()));
   }
   DriverOptions o;
   o.listen = "0.0.0.0:0";
