@@ -179,7 +179,8 @@ TEST_CASE("nccl link: received alone, one large value's kernel stands behind tha
     CHECK(b.fake.nccl.calls("Recv") == receives + 2);
     CHECK_FALSE(got[2]->Queued());  // so the loop issues nothing behind it
     CHECK(a.fake.nccl.calls("Send") == sends + 1);  // the second sender was not told
-    CHECK(large[2].second->WaitsFor() == "w0 to send execution " + std::to_string(k));
+    CHECK(large[0].second->WaitsFor() == "w0 to send execution " + std::to_string(k));
+    for (const int e : {1, 2}) CHECK(large[e].second->WaitsFor() == "the GPU to be done with what is ahead of receiving execution " + std::to_string(k));
     gate.Open();
     REQUIRE(Until([&] { return AllReady(all); }));
     CHECK(a.fake.nccl.calls("Send") == sends + kEdges);

@@ -26,9 +26,10 @@ int PutReceive(NcclApi* api, NcclCommHandle comm, void* to, uint64_t bytes, Devi
 
 class NcclRecvPort::Receiving : public NcclTransfer {
  public:
-  // `untold`: the port of the announcement that is still to be given back, once the device is done with what is ahead; nullptr: none. `replay`: of a captured call; below 0: none.
+  // `untold`: the port, where the sender is to be told only once the device is done with what is ahead; nullptr: it need not be. `replay`: of a
+  // captured call; below 0: none.
   Receiving(const std::shared_ptr<NcclLink>& link, const ShmEdgeSpec& edge, int64_t execution, Stream* stream, const NcclAnnouncement& a,
-            Tensor buffer, Value* out, RecvPort* untold, int replay)
+            Tensor buffer, Value* out, NcclRecvPort* untold, int replay)
       : NcclTransfer(link, edge, execution, stream),
         untold_(untold),
         replay_(replay),
@@ -46,6 +47,14 @@ class NcclRecvPort::Receiving : public NcclTransfer {
     Cancel();
   }
 
+  std::string WaitsFor() const {
+    // Launched, it is ready to be told as soon as `ahead_` is.
+    if (untold_ != nullptr && comm()->cause().ok() && (ahead_ == nullptr || !IsReady(ahead_))) {
+      return absl::StrCat("the GPU to be done with what is ahead of receiving execution ", execution());
+    }
+    return NcclTransfer::WaitsFor("send");
+  }
+
  private:
   // One such receive stands behind that which is under way, and so begins with its end, ahead of whatever waits for that; no more.
   Turn MyTurn() override {
@@ -56,7 +65,9 @@ class NcclRecvPort::Receiving : public NcclTransfer {
   absl::Status Launch() override {
     if (untold_ != nullptr) {
       if (!device()->IsIdle(stream()->native())) {
-        WEFT_ASSIGN_OR_RETURN(ahead_, device()->Record(stream()->native()));
+        absl::StatusOr<EventRef> ahead = device()->Record(stream()->native());
+        if (!ahead.ok()) return Named(ahead.status());
+        ahead_ = *std::move(ahead);
       }
       const std::weak_ptr<NcclWork> me = std::static_pointer_cast<NcclWork>(shared_from_this());
       if (!Tell()) {
@@ -82,16 +93,19 @@ class NcclRecvPort::Receiving : public NcclTransfer {
                                  "copying from the GPU"));
   }
 
-  // Tells the sender that its value is taken, when the stream has done all that is ahead, with overlap off computations too. True when there is nothing left to tell.
+  // Tells the sender that its value is taken, when the stream has done all that is ahead, with overlap off computations too. True when there
+  // is nothing left to tell.
   bool Tell() {
-    if (untold_ == nullptr || over()) return true;
-    if (!IsReady(ahead_)) return false;
-    untold_->Release(execution());
-    untold_ = nullptr;
+    if (untold_ != nullptr && !IsReady(ahead_)) return false;
+    TellNow();
     return true;
+  }
+  void TellNow() {
+    if (untold_ != nullptr) std::exchange(untold_, nullptr)->Tell(execution());
   }
 
   void Finish(const absl::Status& status) override {
+    TellNow();  // a sender that does not wait for it may be done first, and still needs its slot
     absl::Status s = status;
     if (s.ok() && trial_) s = CheckTrialPattern(edge().edge, scratch().pattern());
     if (s.ok()) return;  // filled at issue
@@ -99,7 +113,7 @@ class NcclRecvPort::Receiving : public NcclTransfer {
     out_->error = EdgeError(edge(), execution(), s);
   }
 
-  RecvPort* untold_;
+  NcclRecvPort* untold_;
   EventRef ahead_;
   const int replay_;
   const bool trial_;
@@ -144,7 +158,8 @@ absl::StatusOr<NcclAnnouncement> NcclRecvPort::Take(int64_t execution, const Ten
     if (a.header.error_code != 0 && head.tensor.bytes() != sizeof a) s = absl::DataLossError("its announcement has an error without its texts");
   }
   *late = s.ok() && link_->options_.receive_alone && a.header.error_code == 0 && a.header.bytes >= NcclLink::kLateBytes;
-  if (!*late) header_port_->Release(execution);
+  untold_.emplace_back(execution, false);
+  if (!*late) Tell(execution);
   WEFT_RETURN_IF_ERROR(s);
   const MessageHeader& h = a.header;
   WEFT_RETURN_IF_ERROR(CheckHeader(h, link_->options_.plan_hash, edge_.edge, execution, sequence_++, edge_.spec));
@@ -153,6 +168,11 @@ absl::StatusOr<NcclAnnouncement> NcclRecvPort::Take(int64_t execution, const Ten
     return absl::OutOfRangeError(absl::StrCat("a value of ", h.bytes, " bytes is announced, ", reserved, " are reserved"));
   }
   return a;
+}
+
+void NcclRecvPort::Tell(int64_t execution) {
+  for (auto& [of, may] : untold_) may |= of == execution;
+  for (; !untold_.empty() && untold_.front().second; untold_.pop_front()) header_port_->Release(untold_.front().first);
 }
 
 absl::StatusOr<EventRef> NcclRecvPort::Recv(int64_t execution, const Tensor& buffer, Value* out, Stream* stream) {
@@ -202,8 +222,7 @@ absl::StatusOr<EventRef> NcclRecvPort::Recv(int64_t execution, const Tensor& buf
   // No captured call is for a word that nobody asked for.
   const bool planned = !trial && (!has_status || status != nullptr);
   const int replay = planned ? replays_.Find(buffer.data(), a->header.bytes, has_status ? status : nullptr) : -1;
-  auto receiving = std::make_shared<Receiving>(link_, edge_, execution, stream, *a, buffer, out, late ? header_port_.get() : nullptr,
-                                               replay);
+  auto receiving = std::make_shared<Receiving>(link_, edge_, execution, stream, *a, buffer, out, late ? this : nullptr, replay);
   if (trial) link_->options_.scratch->last_trial = receiving;
   while (!outstanding_.empty() && (outstanding_.front().expired() || outstanding_.front().lock()->over())) outstanding_.pop_front();
   outstanding_.push_back(receiving);
@@ -214,7 +233,7 @@ absl::StatusOr<EventRef> NcclRecvPort::Recv(int64_t execution, const Tensor& buf
 std::string NcclRecvPort::WaitsFor() const {
   for (const std::weak_ptr<Receiving>& w : outstanding_) {
     const std::shared_ptr<Receiving> r = w.lock();
-    if (r != nullptr && !r->over()) return r->WaitsFor("send");
+    if (r != nullptr && !r->over()) return r->WaitsFor();
   }
   return header_port_->WaitsFor();
 }

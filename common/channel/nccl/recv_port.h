@@ -3,6 +3,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "common/channel/nccl/announcement.h"
 #include "common/channel/nccl/nccl_link.h"
@@ -35,10 +36,13 @@ class NcclRecvPort : public RecvPort, public PlannedPlaces {
   // What is announced, or why the link cannot go on. The sender is told that it is taken unless `*late`, which is set for what is to be received
   // later.
   absl::StatusOr<NcclAnnouncement> Take(int64_t execution, const Tensor& buffer, bool* late);
+  // The sender may be told that `execution` is taken; it is once those before it are, since the host channel's slots go back in order.
+  void Tell(int64_t execution);
 
   const std::shared_ptr<NcclLink> link_;
   const ShmEdgeSpec edge_;
   const std::unique_ptr<RecvPort> header_port_;
+  std::deque<std::pair<int64_t, bool>> untold_;  // executions that the sender is not told of, and whether it may be; oldest first
   uint64_t sequence_ = 0;
   NcclReplays replays_;
   std::deque<std::weak_ptr<Receiving>> outstanding_;  // oldest first
