@@ -367,8 +367,9 @@ class Parser {
     {
       CLI::App* bench = app_.add_subcommand("bench", "measurements with a prediction beside them");
       bench->require_subcommand(1);
+      bench->footer(kBenchFooter);
       bench->fallthrough();
-      auto [sub, o] = Add(bench, "overlap", &bench_, "three senders, one receiver: overlap off, on, on with several in flight", kBenchFooter);
+      auto [sub, o] = Add(bench, "overlap", &bench_, "three senders, one receiver: overlap off, on, on with several in flight", kBenchOverlapFooter);
       o->Int("--executions", &bench_.executions, 2, 100000, "of each kind; default 20");
       o->Seconds("--delay", &bench_.delay_s, 60, "of each of the receiver's three computations; default 10ms");
       o->Seconds("--transfer", &bench_.transfer_s, 60, "of each of the three emulated transfers; default 10ms");

@@ -118,7 +118,13 @@ A bare number is seconds.
 Example:
   weft bench pipeline --schedule zbv --stages 4 --microbatches 8 --json)";
 
-inline constexpr char kBenchFooter[] = R"(Starts a cluster of its own for the measurement; with --cluster, --address or WEFT_ADDRESS it uses that one, which needs workers w0 to w3.
+inline constexpr char kBenchFooter[] = R"(Each starts a cluster of its own, or uses the one that --cluster, --address or WEFT_ADDRESS names. For GPUs the package has weft-gpu-bench.
+
+Examples:
+  weft bench overlap
+  weft bench pipeline --schedule zbv --stages 4 --microbatches 8)";
+
+inline constexpr char kBenchOverlapFooter[] = R"(Starts a cluster of its own for the measurement; with --cluster, --address or WEFT_ADDRESS it uses that one, which needs workers w0 to w3.
 Times are seconds per execution: (end of the last - end of the first) / (n - 1).
 
 Example:
