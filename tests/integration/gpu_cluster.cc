@@ -170,7 +170,9 @@ absl::Status GpuCluster::MakeLinks() {
       o.scratch = place.scratch;
       o.device = place.cuda.get();
       o.plan_hash = HashAsNumber(plan_.hash);
-      o.replay = pair.first % 2 == 0;  // some of each
+      const bool shares = w < options_.share_gpu_below;
+      o.send_when_taken = o.receive_alone = shares;
+      o.replay = !shares && pair.first % 2 == 0;  // some of each
       WEFT_ASSIGN_OR_RETURN(place.links[pair], NcclLink::Create(std::move(o)));
     }
   }

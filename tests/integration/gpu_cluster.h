@@ -32,6 +32,8 @@ class GpuCluster {
   struct Options {
     FakePlugin::Options fakes;  // of every GPU worker
     size_t trace_capacity = 0;
+    // Workers below this number make their links as where they share a GPU with others.
+    int32_t share_gpu_below = 0;
     // Called between the making of edges and the loading of the graph: for faults.
     std::function<void(GpuCluster*)> before_load;
   };

@@ -79,7 +79,7 @@ class Generator {
     const int w = Int(0, workers_ - 1);
     const std::string actor = AddActor(w, "std.Source", i);
     const v1::DType dtype = Pick(std::vector<v1::DType>{v1::F32, v1::F32, v1::F64, v1::I64});
-    const int64_t n = Pick(std::vector<int64_t>{12, 12, 12, 1, 3000});
+    const int64_t n = Pick(o_.sizes);
     v1::Config* c = g_.mutable_actor(g_.actor_size() - 1)->mutable_config();
     c->set_dtype(dtype);
     c->set_shape(absl::StrCat("[", n, "]"));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "weft/v1/graph.pb.h"
 
@@ -14,6 +15,7 @@ struct RandomGraphOptions {
   bool emulated_links = true;  // lays links of a few microseconds over some edges
   bool failures = true;        // some std.Fail tasks
   bool inputs = true;
+  std::vector<int64_t> sizes = {12, 12, 12, 1, 3000};  // elements of sources, each as likely
 };
 
 // A valid graph made from a seed, the same for the same seed: several actors a worker, tasks with several outputs, fan-out, values read
