@@ -176,5 +176,66 @@ TEST_CASE("stuck: a graph whose bootstrap waits for memory to be given back to C
   CHECK(s.ok());
 }
 
+TEST_CASE("stuck: a bootstrap that is inside a call that does not return holds up nobody else on its worker, and its next attempt says what it waits for") {
+  Holds holds;
+  Daemons d({"h0", "h0", "h0"}, "h0", holds.Devices());
+  const std::unique_ptr<Client> client = d.Dial();
+  REQUIRE(client->Compile(Slow("runs"), {}).ok());
+  SessionOptions options;
+  options.graph = "runs";
+  auto session = client->OpenSession(options);
+  REQUIRE(session.ok());
+  const auto executes = [&] {
+    const auto r = (*session)->Wait(*(*session)->Submit({}), 20);
+    return r.ok() && r->ok();
+  };
+  REQUIRE(executes());
+
+  holds.Hold("StreamCreate");
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the worker looks every 5 ms
+  const std::unique_ptr<Client> asks = d.Dial();
+  const auto compile = [&] { return std::async(std::launch::async, [&] { return client->Compile(Slow("hangs"), {}).status(); }); };
+  const auto problem = [&](const std::string& begin) {
+    std::string last;
+    const bool said = Within(20, [&] {
+      const auto seen = asks->Inspect("");
+      if (!seen.ok()) return false;
+      for (const v1::WorkerView& v : seen->view()) {
+        if (v.worker() != "w1" || v.graph() != "hangs") continue;
+        last = v.problem();
+        if (last.find(begin) == 0) return true;
+      }
+      return false;
+    });
+    INFO(last);
+    CHECK(said);
+  };
+  std::future<absl::Status> first = compile();
+  problem("bootstrap: it ");
+  // The driver gives it up and has it removed, which the call does not let happen.
+  (void)asks->Teardown("hangs");
+  const absl::Status given_up = first.get();
+  INFO(given_up.ToString());
+  CHECK_FALSE(given_up.ok());
+  problem("the graph is being removed; bootstrap: it ");
+  const Nanos asked = Clock::Real()->Now();
+  const auto seen = asks->Inspect("runs");
+  REQUIRE(seen.ok());
+  CHECK(Clock::Real()->Now() - asked < FromSeconds(1.5));
+  CHECK(ProblemOf(*seen, "w1").empty());
+  CHECK(LanesOf(*seen, "w1") > 0);
+  CHECK(executes());
+
+  std::future<absl::Status> second = compile();
+  problem("bootstrap: it waits for the attempt before it to end on this worker, for ");
+  CHECK(executes());
+  holds.LetGo();
+  const absl::Status s = second.get();
+  INFO(s.ToString());
+  CHECK(s.ok());
+  CHECK(client->Teardown("hangs").ok());
+  CHECK(executes());
+}
+
 }  // namespace
 }  // namespace weft

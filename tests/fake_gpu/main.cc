@@ -23,7 +23,7 @@
 namespace {
 
 void HoldCallsNamedIn(const std::string& dir, weft::FakeCuda* cuda) {
-  std::map<std::string, bool> held = {{"Enqueue", false}, {"EventRecord", false}, {"EventQuery", false}, {"Free", false}};
+  std::map<std::string, bool> held = {{"Enqueue", false}, {"EventRecord", false}, {"EventQuery", false}, {"Free", false}, {"StreamCreate", false}};
   while (true) {
     for (auto& [method, is] : held) {
       std::error_code ignored;

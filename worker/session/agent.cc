@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 #include <thread>
 #include <utility>
 
@@ -182,7 +183,7 @@ void Agent::Handle(const v1::DriverMessage& m) {
       if (find(l.graph(), l.attempt()) == nullptr) {
         Unload(l.graph(), "", /*reply=*/false);  // an older attempt that was never unloaded
         MutexLock lock(&mu_);
-        graphs_[l.graph()] = std::make_unique<GraphSession>(env_, stub_, l.graph(), l.attempt(), send);
+        graphs_[l.graph()] = std::make_unique<GraphSession>(env_, stub_, l.graph(), l.attempt(), send, IsClosing(l.graph()));
       }
       find(l.graph(), l.attempt())->Load(l);
       return;
@@ -220,6 +221,13 @@ void Agent::Handle(const v1::DriverMessage& m) {
         for (const auto& [name, g] : graphs_) {
           if (!m.inspect().graph().empty() && m.inspect().graph() != name) continue;
           if (std::optional<v1::WorkerView> v = g->View(); v.has_value()) bootstrapping.push_back(*std::move(v));
+        }
+        for (const Closing& c : closings_) {
+          if (c.done || (!m.inspect().graph().empty() && m.inspect().graph() != c.graph)) continue;
+          std::optional<v1::WorkerView> v = c.session->View();
+          if (!v.has_value()) continue;
+          v->set_problem(absl::StrCat("the graph is being removed; ", v->problem()));
+          bootstrapping.push_back(*std::move(v));
         }
       }
       env_->executor->Inspect(m.inspect().graph(), [this, request, bootstrapping = std::move(bootstrapping)](std::vector<v1::WorkerView> views) {
@@ -265,29 +273,55 @@ void Agent::Handle(const v1::DriverMessage& m) {
 }
 
 void Agent::Unload(const std::string& graph, const std::string& attempt, bool reply) {
-  std::unique_ptr<GraphSession> session;
-  {
-    MutexLock lock(&mu_);
-    const auto it = graphs_.find(graph);
-    if (it != graphs_.end() && (attempt.empty() || it->second->attempt() == attempt)) {
-      session = std::move(it->second);
-      graphs_.erase(it);
-    }
-  }
-  if (session != nullptr) session->Cancel(absl::CancelledError("the graph was removed"));
-  const bool known = session != nullptr;
-  session.reset();  // joins its thread; bootstrap looks at its cancel flag often
+  JoinClosings(/*all=*/false);
   const auto answer = [this, graph, attempt] {
     v1::WorkerMessage out = NewMessage();
     out.mutable_unload_reply()->set_graph(graph);
     out.mutable_unload_reply()->set_attempt(attempt);
     outbox_.Push(std::move(out));
   };
-  if (known) {
-    env_->executor->Remove(graph, reply ? std::function<void()>(answer) : nullptr);
-  } else if (reply) {
-    answer();
+  bool known = false;
+  {
+    MutexLock lock(&mu_);
+    const auto it = graphs_.find(graph);
+    if (it != graphs_.end() && (attempt.empty() || it->second->attempt() == attempt)) {
+      known = true;
+      closings_.push_back({graph, std::move(it->second), {}, false});
+      graphs_.erase(it);
+      Closing* const closing = &closings_.back();  // where it lies until it is joined
+      closing->session->Cancel(absl::CancelledError("the graph was removed"));
+      closing->thread = std::thread([this, closing, answer = reply ? std::function<void()>(answer) : nullptr] { Close(closing, answer); });
+    }
   }
+  if (!known && reply) answer();
+}
+
+void Agent::Close(Closing* closing, const std::function<void()>& answer) {
+  closing->session->End();
+  env_->executor->Remove(closing->graph, answer);
+  std::unique_ptr<GraphSession> ended;  // goes without the lock
+  MutexLock lock(&mu_);
+  ended = std::move(closing->session);
+  closing->done = true;
+  const auto next = graphs_.find(closing->graph);
+  if (next != graphs_.end() && !IsClosing(closing->graph)) next->second->LetGo();
+}
+
+bool Agent::IsClosing(const std::string& graph) const {
+  return std::any_of(closings_.begin(), closings_.end(), [&](const Closing& c) { return !c.done && c.graph == graph; });
+}
+
+void Agent::JoinClosings(bool all) {
+  std::list<Closing> ended;
+  {
+    MutexLock lock(&mu_);
+    for (auto it = closings_.begin(); it != closings_.end();) {
+      const auto next = std::next(it);
+      if (all || it->done) ended.splice(ended.end(), closings_, it);
+      it = next;
+    }
+  }
+  for (Closing& c : ended) c.thread.join();
 }
 
 void Agent::DropAllGraphs(const absl::Status& cause) {
@@ -297,6 +331,7 @@ void Agent::DropAllGraphs(const absl::Status& cause) {
     graphs.swap(graphs_);
   }
   for (auto& [name, g] : graphs) g->Cancel(cause);
+  JoinClosings(/*all=*/true);
   for (auto& [name, g] : graphs) {
     g.reset();
     env_->executor->Abort(name, cause);

@@ -4,9 +4,12 @@
 // graph, and dials again when the driver is gone. One thread reads (Run's caller), one writes; each graph's bootstrap has its own.
 
 #include <atomic>
+#include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "absl/status/status.h"
 #include "common/base/clock.h"
@@ -55,6 +58,19 @@ class Agent {
   void DropAllGraphs(const absl::Status& cause);
   void Unload(const std::string& graph, const std::string& attempt, bool reply);
 
+  // A graph that is being removed, on a thread of its own: its bootstrap may be inside a call that takes long or never returns, and meanwhile this worker
+  // serves others and tells of it.
+  struct Closing {
+    std::string graph;
+    std::unique_ptr<GraphSession> session;  // until done
+    std::thread thread;
+    bool done = false;
+  };
+  void Close(Closing* closing, const std::function<void()>& answer);
+  // Joins the threads of those that are done, or of all.
+  void JoinClosings(bool all);
+  bool IsClosing(const std::string& graph) const WEFT_REQUIRES(mu_);
+
   const Options options_;
   WorkerEnv* const env_;
   const std::string incarnation_;
@@ -67,6 +83,7 @@ class Agent {
   CondVar stopped_;
   grpc::ClientContext* context_ WEFT_GUARDED_BY(mu_) = nullptr;
   std::map<std::string, std::unique_ptr<GraphSession>> graphs_ WEFT_GUARDED_BY(mu_);
+  std::list<Closing> closings_ WEFT_GUARDED_BY(mu_);
   std::shared_ptr<Stub> stub_;
 };
 

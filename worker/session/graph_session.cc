@@ -29,12 +29,17 @@ void Fill(Reply* r, const std::string& graph, const std::string& attempt, const 
 }  // namespace
 
 GraphSession::GraphSession(WorkerEnv* env, std::shared_ptr<v1::WorkerService::Stub> stub, std::string graph, std::string attempt,
-                           std::function<void(v1::WorkerMessage)> send)
-    : env_(env), stub_(std::move(stub)), graph_(std::move(graph)), attempt_(std::move(attempt)), send_(std::move(send)) {
+                           std::function<void(v1::WorkerMessage)> send, bool held)
+    : env_(env), stub_(std::move(stub)), graph_(std::move(graph)), attempt_(std::move(attempt)), send_(std::move(send)), held_(held) {
+  if (held) Doing("waits for the attempt before it to end on this worker");
   thread_ = std::thread([this] { Loop(); });
 }
 
 GraphSession::~GraphSession() {
+  if (thread_.joinable()) End();
+}
+
+void GraphSession::End() {
   Cancel(absl::CancelledError("the graph was removed"));
   {
     MutexLock lock(&mu_);
@@ -42,6 +47,14 @@ GraphSession::~GraphSession() {
     cv_.NotifyAll();
   }
   thread_.join();
+  run_.reset();
+  loader_.reset();
+}
+
+void GraphSession::LetGo() {
+  MutexLock lock(&mu_);
+  held_ = false;
+  cv_.NotifyAll();
 }
 
 void GraphSession::Post(std::function<void()> step) {
@@ -56,7 +69,7 @@ void GraphSession::Loop() {
     std::function<void()> step;
     {
       MutexLock lock(&mu_);
-      while (steps_.empty() && !stop_) cv_.Wait(&mu_);
+      while ((steps_.empty() || held_) && !stop_) cv_.Wait(&mu_);
       if (stop_) return;
       step = std::move(steps_.front());
       steps_.pop_front();

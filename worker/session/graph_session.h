@@ -22,11 +22,16 @@ namespace weft {
 
 class GraphSession {
  public:
-  // Answers go to `send` (any thread, non-blocking). `env` outlives the session. `stub` serves the store and remote edges.
+  // Answers go to `send` (any thread, non-blocking). `env` outlives the session. `stub` serves the store and remote edges. `held`: does nothing
+  // before LetGo.
   GraphSession(WorkerEnv* env, std::shared_ptr<v1::WorkerService::Stub> stub, std::string graph, std::string attempt,
-               std::function<void(v1::WorkerMessage)> send);
-  // Cancels what is under way and joins. The graph must have been removed from the executor, or never added.
+               std::function<void(v1::WorkerMessage)> send, bool held);
+  // End, if it was not called.
   ~GraphSession();
+  // Cancels what is under way, waits until bootstrap has come to an end, which takes as long as the call takes in which it is, and lets go of what it has
+  // made. Nothing of this session adds the graph to the executor afterwards. Once, from any thread.
+  void End();
+  void LetGo();
 
   const std::string& attempt() const { return attempt_; }
 
@@ -81,6 +86,7 @@ class GraphSession {
   std::string doing_ WEFT_GUARDED_BY(mu_);
   Nanos doing_since_ WEFT_GUARDED_BY(mu_) = 0;
   std::deque<std::function<void()>> steps_ WEFT_GUARDED_BY(mu_);
+  bool held_ WEFT_GUARDED_BY(mu_);
   bool stop_ WEFT_GUARDED_BY(mu_) = false;
   std::thread thread_;
 };
