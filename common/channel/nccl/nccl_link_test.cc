@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <random>
+#include <utility>
 
 #include "common/channel/nccl/nccl_link_test_util.h"
 
@@ -242,6 +243,40 @@ TEST_CASE("nccl link: a port that goes while NCCL connects for it leaves nothing
   CHECK(link.use_count() == 1);  // `sent`
   ends.send->link = link.lock();
   ends.send->link->Close(absl::UnavailableError("w1 is gone"));
+  CHECK(Until([&] { return IsReady(sent); }));
+}
+
+TEST_CASE("nccl link: a value that is passed on before it has come keeps nothing once the ports go, though nobody asks any more") {
+  TestGpu a, b, c;
+  const auto first = JoinAll({&a, &b}), second = JoinAll({&b, &c});
+  auto queue = std::make_shared<NcclQueue>();  // of the one that passes it on
+  LinkEnd from(&a, first[0], std::make_shared<NcclQueue>(), 7), in(&b, first[1], queue, 7), out(&b, second[0], queue, 7);
+  const ShmEdgeSpec edge = NcclEdge(1, "[" + std::to_string(kLate) + "]");
+  auto [from_header, in_header] = FakeLink::Make(NcclHeaderSpec(edge), {});
+  auto [out_header, to_header] = FakeLink::Make(NcclHeaderSpec(edge), {});
+  auto sender = *NcclLink::NewSendPort(from.link, edge, std::move(from_header));
+  auto receiver = *NcclLink::NewRecvPort(in.link, edge, std::move(in_header));
+  auto passes = *NcclLink::NewSendPort(out.link, edge, std::move(out_header));
+  StreamGate gate;
+  gate.Hold(&a, from.stream.get());
+  Value v, passed;
+  v.tensor = a.Upload(HostValue({kLate}, 1));
+  const EventRef sent = *sender->Send(0, v, from.stream.get());
+  REQUIRE(receiver->Poll(0) == PortState::kReady);
+  EventRef got = *receiver->Recv(0, b.Buffer(v1::F32, {kLate}), &passed, in.stream.get());
+  passed.event = got;
+  EventRef sent_on = *passes->Send(0, passed, out.stream.get());
+  CHECK_FALSE(AllReady({sent, got, sent_on}));
+  CHECK(to_header->Poll(0) == PortState::kWaiting);  // its announcement waits for the value
+  passes = nullptr;
+  receiver = nullptr;
+  passed = Value();
+  got = sent_on = nullptr;
+  in.link = out.link = nullptr;
+  in.queue = out.queue = nullptr;
+  const std::weak_ptr<NcclQueue> left = std::exchange(queue, nullptr);
+  CHECK(left.expired());
+  from.link->Close(absl::CancelledError("the test is over"));
   CHECK(Until([&] { return IsReady(sent); }));
 }
 

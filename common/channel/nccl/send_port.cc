@@ -195,7 +195,13 @@ absl::StatusOr<EventRef> NcclSendPort::Send(int64_t execution, const Value& valu
     if (trial) link_->options_.scratch->last_trial = sending;
   }
   announcing_ = announcing;
-  if (!announcing->Try()) link_->options_.queue->Later([announcing] { return announcing->Try(); });
+  if (!announcing->Try()) {
+    // The port keeps it while it waits. Kept by the queue, a value that is passed on would keep the queue through its own transfer's event.
+    link_->options_.queue->Later([weak = std::weak_ptr<Announcing>(announcing)] {
+      const std::shared_ptr<Announcing> waiting = weak.lock();
+      return waiting == nullptr || waiting->Try();
+    });
+  }
   WEFT_RETURN_IF_ERROR(link_->comm()->cause());
   if (sending == nullptr) {
     if (announcing->Over()) return EventRef();
