@@ -31,6 +31,7 @@ class Holds {
   ~Holds() { std::filesystem::remove_all(dir_); }
   std::vector<std::string> Devices() const { return {"cpu", "fake-cuda --hold-calls " + dir_, "cpu"}; }
   void Hold(const std::string& method) { std::ofstream(dir_ + "/" + method) << method; }
+  bool AnyHeld() const { return std::filesystem::exists(dir_ + "/held"); }
   void LetGo() {
     for (const auto& file : std::filesystem::directory_iterator(dir_)) std::filesystem::remove(file.path());
   }
@@ -211,6 +212,7 @@ TEST_CASE("stuck: a bootstrap that is inside a call that does not return holds u
     CHECK(said);
   };
   std::future<absl::Status> first = compile();
+  CHECK(Within(20, [&] { return holds.AnyHeld(); }));
   problem("bootstrap: it ");
   // The driver gives it up and has it removed, which the call does not let happen.
   (void)asks->Teardown("hangs");

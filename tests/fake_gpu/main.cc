@@ -3,12 +3,14 @@
 //   --with-faults             the kernels of tests/faults/faulty_kernels.h
 //   --fake-memory-mib N       memory of the GPU
 //   --fake-copy-mib-per-s N   how fast large copies go
-//   --hold-calls DIR          while a file DIR/METHOD is there, calls of that method of CUDA (FakeCuda::HoldCalls) do not return
+//   --hold-calls DIR          while a file DIR/METHOD is there, calls of that method of CUDA (FakeCuda::HoldCalls) do not return; while any is held,
+//                             there is a file DIR/held
 
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <string>
 #include <thread>
@@ -29,6 +31,13 @@ void HoldCallsNamedIn(const std::string& dir, weft::FakeCuda* cuda) {
       std::error_code ignored;
       const bool want = std::filesystem::exists(dir + "/" + method, ignored);
       if (want != is) cuda->HoldCalls(method, is = want);
+    }
+    const std::string held = dir + "/held";
+    std::error_code ignored;
+    if (cuda->held_calls() > 0) {
+      std::ofstream(held, std::ios::app).flush();
+    } else {
+      std::filesystem::remove(held, ignored);
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
