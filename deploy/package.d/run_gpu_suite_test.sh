@@ -22,16 +22,29 @@ lives() { [ -e "/proc/$1" ] && ! grep -q '^State:[[:space:]]*Z' "/proc/$1/status
 
 mkdir -p "$tmp/p/bin" "$tmp/path"
 cp "$suite" "$tmp/p/"
+cp "$(dirname "$suite")/run-cases" "$tmp/p/bin/"
 cat > "$tmp/p/bin/weft" <<'S'
 #!/bin/sh
 [ -z "${NO_GPU:-}" ] || { echo '  "gpus": 0,'; exit 1; }
 case "$*" in *--json*) echo "  \"gpus\": ${GPUS:-1}," ;; *) echo "all is well" ;; esac
 S
-cat > "$tmp/p/bin/weft-tests" <<S
+export STUB_DIR="$tmp"
+cat > "$tmp/p/bin/weft-tests" <<'S'
 #!/bin/sh
-case "\$1" in
-  "[gpu]") [ "\$WEFT_TEST_GPUS" = 1 ] && echo "All tests passed (7 assertions in 3 test cases)" ;;
-  "gpu daemons: *") echo "test cases: 2 | 1 passed | 1 failed"; echo "pipe \$CUDA_MPS_PIPE_DIRECTORY" > "$tmp/pipe"; exit 1 ;;
+case "$1" in
+  "[gpu]") [ "$WEFT_TEST_GPUS" = 1 ] && echo "All tests passed (7 assertions in 3 test cases)" ;;
+  "gpu daemons: *") printf 'gpu daemons: one\ngpu daemons: two, "quoted"\ngpu daemons: three\n'; exit 3 ;;
+  "gpu daemons: none*") ;;
+  "gpu daemons: "*)
+    echo "pipe $CUDA_MPS_PIPE_DIRECTORY" > "$STUB_DIR/pipe"
+    # Back from a specification of names: a comma that is no name's own ends one.
+    echo "$1" | sed 's/\([^\]\),gpu/\1\ngpu/g; s/\\\(.\)/\1/g' > "$TMPDIR/names"
+    cat "$TMPDIR/names" >> "$STUB_DIR/ran"
+    echo "$TMPDIR" >> "$STUB_DIR/dirs"
+    n="$(wc -l < "$TMPDIR/names")"
+    if [ -n "${ALL_PASS:-}" ]; then echo "All tests passed ($n assertions in $n test cases)"; exit 0; fi
+    if grep -q two "$TMPDIR/names"; then kill -9 $$; fi
+    echo "test cases: 2 | 1 passed | 1 failed"; exit 1 ;;
 esac
 S
 cat > "$tmp/p/bin/weft-gpu-bench" <<S
@@ -68,13 +81,24 @@ expect '^a copy \| 5 us \| <= 6 us \| ok$'
 expect '^a launch \| 9 us \| <= 8 us \| no$'
 expect '^copies \| left 1 processes running \| none is left \| no$'
 expect '^overlap-shm \| did not end within 1 s, .* \| no$'
-expect '^integration \| test cases: 2 \| 1 passed \| 1 failed, .*integration.log \| all cases pass \| no$'
+# One process was killed: the case that it had counts as failed.
+expect '^integration \| test cases: 3 \| 1 passed \| 2 failed, .*integration.log \| all cases pass \| no$'
+[ "$(sort "$tmp/ran" | tr '\n' ';')" = 'gpu daemons: one;gpu daemons: three;gpu daemons: two, "quoted";' ] || fail "these cases ran: $(cat "$tmp/ran")"
+[ "$(sort -u "$tmp/dirs" | wc -l)" = 2 ] || fail "processes share a temporary directory"
+while read -r dir; do [ ! -e "$dir" ] || fail "$dir is left"; done < "$tmp/dirs"
 expect '^run-gpu-suite: [0-9]+ s, 4 not ok$'
 grep -qF 'latency |' "$tmp/said" && fail "a part with rows of its own needs none"
 [ "$(sed -n 's/^pipe //p' "$tmp/pipe")" != "" ] || fail "the part did not run under MPS"
 lives "$(cat "$tmp/left")" && fail "what a part left is running"
 lives "$(cat "$tmp/mps")" && fail "MPS is running"
 [ -e "$(sed -n 's/^pipe //p' "$tmp/pipe")" ] && fail "the pipe directory is left"
+
+ALL_PASS=1 "$tmp/p/bin/run-cases" 8 "gpu daemons: *" > "$tmp/said" 2>&1 || fail "run-cases: $(cat "$tmp/said")"
+expect '^All tests passed \(3 assertions in 3 test cases\)$'
+"$tmp/p/bin/run-cases" 2 "gpu daemons: none*" > "$tmp/said" 2>&1
+[ $? = 2 ] || fail "no case should be code 2"
+"$tmp/p/bin/run-cases" two "gpu daemons: *" > /dev/null 2>&1
+[ $? = 2 ] || fail "\"two\" is no number of processes"
 
 "$tmp/p/run-gpu-suite" --out "$tmp/out" --only doctor,gpu-tests > "$tmp/said" 2>&1 || fail "--only: $(cat "$tmp/said")"
 expect '^run-gpu-suite: [0-9]+ s, 0 not ok$'
@@ -100,7 +124,8 @@ expect '^doctor \| '
 # A signal: everything ends with it, MPS too.
 cat > "$tmp/p/bin/weft-tests" <<S
 #!/bin/sh
-[ "\$1" != "gpu daemons: *" ] || { echo \$\$ > "$tmp/running"; exec sleep 1000; }
+[ "\$1" != "gpu daemons: *" ] || { echo "gpu daemons: one"; exit 1; }
+[ "\$1" != "gpu daemons: one" ] || { echo \$\$ > "$tmp/running"; exec sleep 1000; }
 S
 "$tmp/p/run-gpu-suite" --out "$tmp/out" --only integration > "$tmp/said" 2>&1 &
 pid=$!
