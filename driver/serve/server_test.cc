@@ -294,6 +294,15 @@ struct Execution {
   std::unique_ptr<grpc::ClientReaderWriter<v1::ExecuteRequest, v1::ExecuteReply>> stream;
 };
 
+// What threads of the driver come to by themselves.
+void Await(const std::function<bool()>& holds) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!holds()) {
+    REQUIRE(std::chrono::steady_clock::now() < until);
+    std::this_thread::yield();
+  }
+}
+
 TEST_CASE("server: addresses are checked before they are bound") {
   for (const char* bad : {"", ":1", "host", "host:", "host:99999", "::1:0", "[1.2.3.4]:0", "host:-1", "unix:"}) {
     INFO(bad);
@@ -444,7 +453,7 @@ TEST_CASE("server: a deadline says who waits; a death fails what is pending with
   REQUIRE(patient.Read().has_opened());
   patient.Submit(0, "b");
   // It is admitted before the worker dies.
-  while (server->coordinator()->ListGraphs().graph(0).executions_admitted() < 2) std::this_thread::yield();
+  Await([&] { return server->coordinator()->ListGraphs().graph(0).executions_admitted() >= 2; });
   worker.Die();
   const v1::ExecuteReply failed = patient.Read();
   REQUIRE(failed.has_refused());
@@ -493,7 +502,7 @@ TEST_CASE("server: a worker that dies while a graph is compiled is not a driver 
     const auto graphs = server->coordinator()->ListGraphs();
     return graphs.graph_size() == 1 && graphs.graph(0).state() == "bootstrapping";
   };
-  while (!loading()) std::this_thread::yield();
+  Await(loading);
   worker.Die();
   compiling.join();
   CHECK(status.error_code() == grpc::StatusCode::FAILED_PRECONDITION);
@@ -507,7 +516,7 @@ TEST_CASE("server: it stops in time whatever is open") {
   v1::CompileReply compiled;
   grpc::Status status;
   std::thread compiling([&] { status = Compile(client.get(), PassGraph("g"), &compiled); });
-  while (server->coordinator()->ListGraphs().graph_size() == 0) std::this_thread::yield();
+  Await([&] { return server->coordinator()->ListGraphs().graph_size() > 0; });
   const auto began = std::chrono::steady_clock::now();
   server->Stop(absl::UnavailableError("the driver was stopped"));
   CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(5));
