@@ -215,6 +215,7 @@ int Main(const Flags& f, const CudaLoader& load_cuda) {
       // Crash-only: of a device that has failed nothing can be given back.
       std::fprintf(stderr, "weft-worker: %s\n", std::string(device_cause.message()).c_str());
       std::fflush(nullptr);
+      watcher.join();  // it was woken, and stops the agent
       _exit(1);
     }
     // Wakes the watcher when Run ended by itself; harmless otherwise.
