@@ -174,7 +174,7 @@ Outcome RunTrace(const CommonArgs& common, const TraceArgs& args) {
   } else {
     Print(absl::StrCat(args.file, ": ", count, count == 1 ? " execution, #" : " executions from #", first,
                        count > 1 ? absl::StrCat(" on; measured ", FormatSeconds(measured), " per execution") : std::string(),
-                       predicted_count > 1 ? absl::StrCat(count > 1 ? ", predicted " : "; predicted per execution ", FormatSeconds(predicted))
+                       predicted_count > 1 && predicted > 0 ? absl::StrCat(count > 1 ? ", predicted " : "; predicted per execution ", FormatSeconds(predicted))
                                            : std::string(),
                        "\n"));
     for (const std::string& note : timeline->measured.notes) Print(note + "\n");

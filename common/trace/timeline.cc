@@ -11,6 +11,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/parse.h"
+#include "common/trace/pauses.h"
 
 namespace weft {
 namespace {
@@ -173,6 +174,7 @@ TimelinePanel BuildPanel(const std::vector<v1::TraceTrack>& tracks, bool predict
     }
   }
   panel.clock_error = largest + second;
+  if (!predicted) CutPauses(&panel);
   return SelectExecutions(panel, 0, std::numeric_limits<int64_t>::max());
 }
 

@@ -48,7 +48,7 @@ struct Timeline {
 };
 
 // Tracks may come in any order and any number for one worker. Events that end before they start, or whose numbers cannot be put on one
-// axis, are left out and counted in a note. Where the workers' clocks would show a receive ending before its send starts, they are moved
+// axis, are left out and counted in a note, and so are the pauses of a client (pauses.h). Where the workers' clocks would show a receive ending before its send starts, they are moved
 // against each other within their stated errors; what remains is said in a note.
 Timeline BuildTimeline(const std::vector<v1::TraceTrack>& tracks);
 

@@ -53,6 +53,42 @@ const TimelineBar& Find(const TimelinePanel& panel, const std::string& name, int
   throw std::runtime_error("no bar " + name);
 }
 
+// One execution of 2 ms at each of these times, in ms.
+Timeline At(const std::vector<Nanos>& starts) {
+  std::vector<v1::TraceTrack> tracks(1);
+  tracks[0].set_worker("w0");
+  for (size_t k = 0; k < starts.size(); ++k) {
+    const Nanos start = starts[k] * 1'000'000;
+    Add(&tracks[0], v1::COMPUTE, v1::LANE_COMPUTE, "a", static_cast<int64_t>(k), start, start + 500'000);
+    Add(&tracks[0], v1::COMPUTE, v1::LANE_COMPUTE, "b", static_cast<int64_t>(k), start + 1'000'000, start + 2'000'000);
+  }
+  return BuildTimeline(tracks);
+}
+
+TEST_CASE("timeline: a client's pauses are left out, and said; what stands between executions of a busy graph stays") {
+  // Gaps of 1 ms, then of 5000, 1, 300 ms.
+  const Timeline t = At({100, 103, 106, 5108, 5111, 5413});
+  const int64_t want[] = {0, 3, 6, 9, 12, 15};
+  for (int64_t k = 0; k < 6; ++k) {
+    CHECK(Find(t.measured, "a", k).start == want[k] * 1'000'000);
+    CHECK(Find(t.measured, "b", k).end == want[k] * 1'000'000 + 2'000'000);
+  }
+  CHECK(t.measured.SecondsPerExecution() == Approx(0.003));
+  CHECK(t.measured.notes == std::vector<std::string>{"2 pauses of 5.298 s together, in which no execution was under way, are left out."});
+  // 20 ms are ten executions, no more.
+  CHECK(At({0, 22, 44}).measured.SecondsPerExecution() == Approx(0.022));
+  CHECK(At({0, 22, 44}).measured.notes.empty());
+  CHECK(At({0, 3000}).measured.SecondsPerExecution() == Approx(0.002));
+  CHECK(At({0, 3000}).measured.notes.size() == 1);
+  // Overlapping executions, one of them long: nothing is a pause while it runs.
+  std::vector<v1::TraceTrack> tracks(1);
+  tracks[0].set_worker("w0");
+  for (int64_t k = 0; k < 5; ++k) Add(&tracks[0], v1::COMPUTE, v1::LANE_COMPUTE, "a", k, k * 200'000'000, k * 200'000'000 + 1'000'000);
+  Add(&tracks[0], v1::WRITE, v1::LANE_SEND, "WRITE a:0 -> out", 0, 1'000'000, 900'000'000);
+  CHECK(BuildTimeline(tracks).measured.notes.empty());
+  CHECK(At({}).measured.empty());
+}
+
 TEST_CASE("timeline applies clock offsets, starts at 0 and orders lanes") {
   const Timeline t = BuildTimeline(Sample());
   REQUIRE(t.measured.lanes.size() == 3);
