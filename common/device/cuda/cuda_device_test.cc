@@ -174,6 +174,36 @@ TEST_CASE("cuda device: with timing on, marks tell when the device came to them"
   CHECK(at < Clock::Real()->Now() + kNanosPerSecond);
   device->SetTiming(false);
   CHECK(device->TimeOf(mark) == -1);
+  CHECK(gpu.fake.cuda.calls("StreamSynchronize") == 0);
+}
+
+// Goes on by `step` with each look at it.
+class SteppingClock : public Clock {
+ public:
+  Nanos Now() const override { return now_ += step; }
+  Nanos step = 0;
+
+ private:
+  mutable Nanos now_ = 0;
+};
+
+TEST_CASE("cuda device: a GPU whose streams stand still has no times, and holds nobody up") {
+  Gpu gpu;
+  SteppingClock clock;
+  const auto device = *CudaDevice::Create(gpu.fake.plugin(&gpu.kernels), &clock, 0);
+  const auto s = *device->NewStream(v1::LANE_COMPUTE);
+  for (int64_t k = 1; k <= 100; ++k) gpu.fake.cuda.FailCall("EventQuery", k, kCudaNotReady);
+  clock.step = 30'000'000;
+  device->SetTiming(true);
+  const int64_t asked = gpu.fake.cuda.calls("EventQuery");
+  CHECK(asked > 1);
+  CHECK(asked < 20);
+  CHECK(device->Mark(s.get()) == nullptr);
+  CHECK(device->Health().ok());
+  for (int64_t k = asked; k <= 100; ++k) (void)gpu.fake.cuda.EventQuery(nullptr);
+  clock.step = 0;
+  device->SetTiming(true);
+  CHECK(device->Mark(s.get()) != nullptr);
 }
 
 }  // namespace
