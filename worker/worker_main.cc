@@ -179,8 +179,8 @@ int Main(const Flags& f, const CudaLoader& load_cuda) {
     kill(getpid(), SIGTERM);  // the watcher's thread stops the agent
   };
   env.on_device_lost = on_device_lost = eo.on_device_failed;
-  eo.on_failed = [&](const std::string& graph, const absl::Status& cause) { agent_pointer->OnGraphFailed(graph, cause); };
-  eo.on_completed = [&](const std::string& graph, int64_t n) { agent_pointer->OnGraphCompleted(graph, n); };
+  eo.on_failed = [&](const GraphRun& run, const absl::Status& cause) { agent_pointer->OnGraphFailed(run.name(), run.attempt(), cause); };
+  eo.on_completed = [&](const GraphRun& run, int64_t n) { agent_pointer->OnGraphCompleted(run.name(), run.attempt(), n); };
   auto executor = std::make_unique<Executor>(eo);
   env.executor = executor.get();
 

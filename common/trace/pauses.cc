@@ -1,6 +1,7 @@
 #include "common/trace/pauses.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <utility>
 #include <vector>
@@ -39,7 +40,9 @@ void CutPauses(TimelinePanel* panel) {
     lengths.push_back(span.second - span.first);
   }
   std::sort(spans.begin(), spans.end());
-  const Nanos longest = std::max(kLeast, kExecutions * Median(lengths));
+  constexpr Nanos kMost = std::numeric_limits<Nanos>::max();
+  const Nanos typical = Median(lengths);
+  const Nanos longest = std::max(kLeast, typical > kMost / kExecutions ? kMost : kExecutions * typical);
   struct Gap {
     Nanos end, length;
   };

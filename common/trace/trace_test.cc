@@ -1,5 +1,5 @@
 #include <catch2/catch.hpp>
-
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -87,6 +87,17 @@ TEST_CASE("timeline: a client's pauses are left out, and said; what stands betwe
   Add(&tracks[0], v1::WRITE, v1::LANE_SEND, "WRITE a:0 -> out", 0, 1'000'000, 900'000'000);
   CHECK(BuildTimeline(tracks).measured.notes.empty());
   CHECK(At({}).measured.empty());
+  // Ten times the longest execution that there can be is no number of nanoseconds: a short gap beside it is still none.
+  constexpr Nanos kFar = std::numeric_limits<Nanos>::max() / 16 - 1;
+  std::vector<v1::TraceTrack> far(2);
+  for (int k = 0; k < 2; ++k) {
+    far[k].set_worker(k == 0 ? "w0" : "w1");
+    far[k].set_clock_offset_ns(k == 0 ? -kFar : kFar);
+    Add(&far[k], v1::COMPUTE, v1::LANE_COMPUTE, "a", k, k == 0 ? -kFar : -kFar + 20'000'000, kFar);
+  }
+  const Timeline longest = BuildTimeline(far);
+  CHECK(longest.measured.notes.empty());
+  CHECK(Find(longest.measured, "a", 1).start == 2 * kFar + 20'000'000);
 }
 
 TEST_CASE("timeline applies clock offsets, starts at 0 and orders lanes") {

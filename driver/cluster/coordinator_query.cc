@@ -62,6 +62,12 @@ v1::ListWorkersReply Coordinator::ListWorkers() const {
 absl::Status Coordinator::Inspect(const std::string& graph, InspectDone done) {
   auto reply = std::make_shared<v1::InspectReply>();
   std::set<std::string> ask;
+  if (graph.empty()) {
+    // Those that have no graph may have one whose removal takes long, and which is forgotten here.
+    for (const WorkerSnapshot& s : registry_.List()) {
+      if (s.state == WorkerState::kAlive) ask.insert(s.name);
+    }
+  }
   {
     MutexLock lock(&mu_);
     if (!graph.empty() && graphs_.count(graph) == 0) return absl::NotFoundError(absl::StrCat("there is no graph ", graph));

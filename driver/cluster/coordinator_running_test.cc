@@ -164,7 +164,7 @@ TEST_CASE("inspect asks every worker of the graph and names those that do not an
   CHECK(absl::IsNotFound(c.coordinator.Inspect("nothing", [](auto) {})));
 }
 
-TEST_CASE("a death ends an inspect that waits for that worker") {
+TEST_CASE("an inspect of everything asks workers without graphs too; a death ends one that waits for that worker") {
   Running c;
   int calls = 0;
   v1::InspectReply reply;
@@ -175,8 +175,16 @@ TEST_CASE("a death ends an inspect that waits for that worker") {
   v1::WorkerMessage m = c.w0.Message();
   m.mutable_inspect_result()->set_request(c.w0.link->Of(What::kInspect)[0].inspect().request());
   c.w0.Say(m);
+  // Its graph is forgotten here, and not gone there.
+  REQUIRE(c.w2.link->Count(What::kInspect) == 1);
+  m = c.w2.Message();
+  m.mutable_inspect_result()->set_request(c.w2.link->Of(What::kInspect)[0].inspect().request());
+  m.mutable_inspect_result()->add_view()->set_problem("the graph is being removed");
+  c.w2.Say(m);
+  CHECK(calls == 0);
   c.w1.Die();
   REQUIRE(calls == 1);
+  CHECK(Has(InspectText(reply), "w2: the graph is being removed"));
   CHECK(Has(InspectText(reply), "w1: lost"));
 }
 

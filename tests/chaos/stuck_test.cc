@@ -1,6 +1,7 @@
 // A worker whose loop does not come back from a call, or whose GPU's memory is being given back for long: the others answer as ever, and for that
 // worker inspect, errors and logs name the call. The GPU is one that the CPU plays, since a real one cannot be told to hang.
 
+#include <signal.h>
 #include <stdlib.h>
 
 #include <catch2/catch.hpp>
@@ -237,6 +238,109 @@ TEST_CASE("stuck: a bootstrap that is inside a call that does not return holds u
   CHECK(s.ok());
   CHECK(client->Teardown("hangs").ok());
   CHECK(executes());
+}
+
+TEST_CASE("stuck: a teardown of a graph whose bootstrap is inside a call does not say that the graph is removed before it is") {
+  Holds holds;
+  Daemons d({"h0", "h0", "h0"}, "h0", holds.Devices());
+  const std::unique_ptr<Client> client = d.Dial();
+  holds.Hold("StreamCreate");
+  std::future<absl::Status> compiled = std::async(std::launch::async, [&] { return client->Compile(Slow("hangs"), {}).status(); });
+  CHECK(Within(20, [&] { return holds.AnyHeld(); }));
+  // The driver tells the worker twice: when bootstrap fails, and for the teardown.
+  const std::unique_ptr<Client> other = d.Dial();
+  std::future<absl::Status> torn_down = std::async(std::launch::async, [&] { return other->Teardown("hangs"); });
+  CHECK_FALSE(compiled.get().ok());
+  CHECK(torn_down.wait_for(std::chrono::seconds(1)) == std::future_status::timeout);
+  holds.LetGo();
+  CHECK(torn_down.get().ok());
+  CHECK_THAT(d.Log("driver"), !Contains("has not answered Unload"));
+  const absl::Status s = client->Compile(Slow("hangs"), {}).status();
+  INFO(s.ToString());
+  CHECK(s.ok());
+}
+
+TEST_CASE("stuck: what becomes of an attempt that was removed while the loop was inside a call is not told of the next attempt") {
+  Holds holds;
+  Daemons d({"h0", "h0", "h0"}, "h0", holds.Devices());
+  const std::unique_ptr<Client> client = d.Dial();
+  REQUIRE(client->Compile(Slow("g"), {}).ok());
+  SessionOptions options;
+  options.graph = "g";
+  auto session = client->OpenSession(options);
+  REQUIRE(session.ok());
+  const auto first = (*session)->Wait(*(*session)->Submit({}), 20);
+  REQUIRE(first.ok());
+  REQUIRE(first->ok());
+  holds.Hold("Enqueue");
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the worker looks every 5 ms
+  REQUIRE((*session)->Submit({}).ok());
+  CHECK(Within(20, [&] { return holds.AnyHeld(); }));
+  const std::unique_ptr<Client> other = d.Dial();
+  CHECK(other->Teardown("g", 0.1).ok());
+  std::future<absl::Status> second = std::async(std::launch::async, [&] { return other->Compile(Slow("g"), {}).status(); });
+  const std::unique_ptr<Client> asks = d.Dial();
+  CHECK(Within(20, [&] {
+    if (second.wait_for(std::chrono::seconds(0)) == std::future_status::ready) return true;
+    const auto seen = asks->Inspect("g");
+    if (!seen.ok()) return false;
+    for (const v1::WorkerView& v : seen->view()) {
+      if (v.worker() == "w1" && v.problem().find("bootstrap: it ") == 0) return true;
+    }
+    return false;
+  }));
+  holds.LetGo();
+  const absl::Status s = second.get();
+  INFO(s.ToString());
+  REQUIRE(s.ok());
+  auto again = other->OpenSession(options);
+  REQUIRE(again.ok());
+  const auto r = (*again)->Wait(*(*again)->Submit({}), 20);
+  INFO(r.status().ToString());
+  REQUIRE(r.ok());
+  CHECK(r->ok());
+}
+
+TEST_CASE("stuck: a worker with a bootstrap that is inside a call comes back to a driver that was started anew, and ends when it is told to") {
+  Holds holds;
+  Daemons d({"h0", "h0", "h0"}, "h0", holds.Devices());
+  std::unique_ptr<Client> client = d.Dial();
+  holds.Hold("StreamCreate");
+  std::future<absl::Status> first = std::async(std::launch::async, [&] { return client->Compile(Slow("hangs"), {}).status(); });
+  CHECK(Within(20, [&] { return holds.AnyHeld(); }));
+  d.KillDriver();
+  CHECK_FALSE(first.get().ok());
+  d.StartDriver();
+  d.AwaitWorkers();
+  client = d.Dial();
+  const auto seen = client->Inspect("");
+  REQUIRE(seen.ok());
+  CHECK_THAT(ProblemOf(*seen, "w1"), Contains("the graph is being removed; bootstrap: it "));
+  std::future<absl::Status> second = std::async(std::launch::async, [&] { return client->Compile(Slow("hangs"), {}).status(); });
+  const std::unique_ptr<Client> asks = d.Dial();
+  CHECK(Within(20, [&] {
+    const auto views = asks->Inspect("hangs");
+    if (!views.ok()) return false;
+    for (const v1::WorkerView& v : views->view()) {
+      if (v.worker() == "w1" && v.problem().find("bootstrap: it waits for the attempt before it to end on this worker, for ") == 0) return true;
+    }
+    return false;
+  }));
+  holds.LetGo();
+  const absl::Status s = second.get();
+  INFO(s.ToString());
+  CHECK(s.ok());
+
+  holds.Hold("StreamCreate");
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the worker looks every 5 ms
+  std::future<absl::Status> third = std::async(std::launch::async, [&] { return client->Compile(Slow("again"), {}).status(); });
+  CHECK(Within(20, [&] { return holds.AnyHeld(); }));
+  (void)asks->Teardown("again");
+  CHECK_FALSE(third.get().ok());
+  d.SignalWorker(1, SIGTERM);
+  CHECK(Within(10, [&] { return !d.WorkerRuns(1); }));
+  CHECK(d.HowWorkerEnded(1) == "exit code 1");
+  CHECK_THAT(d.Log("w1"), Contains("waits for graph again to end: bootstrap: it "));
 }
 
 }  // namespace

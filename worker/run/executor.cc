@@ -290,11 +290,11 @@ bool Executor::Turn() {
     any |= ReplanIfDue(&e);
     if (!e.failure_told && !e.run->failure().ok()) {
       e.failure_told = true;
-      if (options_.on_failed) options_.on_failed(e.run->name(), e.run->failure());
+      if (options_.on_failed) options_.on_failed(*e.run, e.run->failure());
     }
     if (e.run->completed() != e.completed_told) {
       e.completed_told = e.run->completed();
-      if (options_.on_completed) options_.on_completed(e.run->name(), e.completed_told);
+      if (options_.on_completed) options_.on_completed(*e.run, e.completed_told);
     }
   }
   any |= Reap();

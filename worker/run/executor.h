@@ -38,11 +38,12 @@ class Executor {
     // The device has failed for good: every graph has just failed with this cause (on_failed told). The process is to end. Called once, on
     // the loop's thread; must not block.
     std::function<void(const absl::Status& cause)> on_device_failed;
-    // A graph failed here (not by Abort): called once per graph on the loop's thread; must not block.
-    std::function<void(const std::string& graph, const absl::Status& cause)> on_failed;
+    // A graph failed here (not by Abort): called once per graph on the loop's thread; must not block. This and on_completed may be called of a graph whose
+    // removal has been asked for, while one of its name is about to be added: `run` says which attempt it is of.
+    std::function<void(const GraphRun& run, const absl::Status& cause)> on_failed;
     // `completed` executions of a graph are done on this worker; called on the loop's thread when that changed, for graphs that have
     // no output at all or want it. Must not block.
-    std::function<void(const std::string& graph, int64_t completed)> on_completed;
+    std::function<void(const GraphRun& run, int64_t completed)> on_completed;
   };
 
   explicit Executor(Options options);

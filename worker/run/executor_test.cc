@@ -73,10 +73,10 @@ TEST_CASE("executor: several graphs run, are inspected, aborted and removed from
   Executor::Options o;
   o.clock = Clock::Real();
   o.doorbell = bell.get();
-  o.on_completed = [&](const std::string& g, int64_t n) {
-    if (n == 100) done[g == "g1"].set_value();
+  o.on_completed = [&](const GraphRun& g, int64_t n) {
+    if (n == 100) done[g.name() == "g1"].set_value();
   };
-  o.on_failed = [&](const std::string&, const absl::Status&) { ++failed; };
+  o.on_failed = [&](const GraphRun&, const absl::Status&) { ++failed; };
   Executor e(o);
   e.Start();
   e.Add(MakeRun("g0", &device, &admitted));
@@ -120,10 +120,10 @@ TEST_CASE("executor: a device that fails for good fails every graph with its cau
   o.clock = Clock::Real();
   o.doorbell = bell.get();
   o.device = &device;
-  o.on_failed = [&](const std::string& g, const absl::Status& s) { told.push_back(g + ": " + std::string(s.message())); };
+  o.on_failed = [&](const GraphRun& g, const absl::Status& s) { told.push_back(g.name() + ": " + std::string(s.message())); };
   o.on_device_failed = [&](const absl::Status& s) { told.push_back(std::string(s.message())); };
   int64_t completed = 0;
-  o.on_completed = [&](const std::string&, int64_t n) { completed = n; };
+  o.on_completed = [&](const GraphRun&, int64_t n) { completed = n; };
   Executor e(o);
   e.Add(MakeRun("rests", &device, &rests));
   e.Add(MakeRun("breaks", &device, &admitted, std::make_unique<Breaks>(&device)));

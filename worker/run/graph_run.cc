@@ -27,6 +27,7 @@ GraphRun::GraphRun(LoadedGraph loaded, const Options& options)
     : loaded_(std::move(loaded)),
       clock_(options.clock),
       device_(options.device),
+      attempt_(options.attempt),
       trace_(options.trace_capacity) {}
 
 GraphRun::~GraphRun() {

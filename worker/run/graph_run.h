@@ -39,6 +39,7 @@ class GraphRun {
     const Clock* clock = nullptr;
     Device* device = nullptr;
     size_t trace_capacity = 0;  // records kept; 0: no trace
+    std::string attempt;        // what attempt() says
   };
 
   // Takes all memory and resolves every reference. `clock` and `device` outlive it. Errors: InvalidArgument (the plan does not fit what was
@@ -81,6 +82,7 @@ class GraphRun {
   bool Quiescent();
 
   const std::string& name() const { return loaded_.plan.graph; }
+  const std::string& attempt() const { return attempt_; }
   const Plan& plan() const { return loaded_.plan; }
   const TraceRecorder& trace() const { return trace_; }
   // Executions that are done on this worker.
@@ -188,6 +190,7 @@ class GraphRun {
   LoadedGraph loaded_;
   const Clock* const clock_;
   Device* const device_;
+  const std::string attempt_;
   Program program_;  // points into loaded_.plan
   bool status_words_ = false;
   bool ranges_ = false;  // the device shows whoever profiles it what is issued

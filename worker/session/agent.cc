@@ -28,7 +28,7 @@ bool IsForGood(const absl::Status& s) {
 Agent::Agent(Options options, WorkerEnv* env)
     : options_(std::move(options)), env_(env), incarnation_(NewIncarnation()), name_(options_.name) {}
 
-Agent::~Agent() { DropAllGraphs(absl::CancelledError("the worker shuts down")); }
+Agent::~Agent() = default;
 
 void Agent::Stop(Nanos linger) {
   MutexLock lock(&mu_);
@@ -45,6 +45,13 @@ void Agent::Stop(Nanos linger) {
 }
 
 absl::Status Agent::Run() {
+  const absl::Status s = Serve();
+  DropAllGraphs(absl::CancelledError("the worker shuts down"));
+  JoinClosings(/*all=*/true);
+  return s;
+}
+
+absl::Status Agent::Serve() {
   Nanos backoff = kFirstBackoff;
   Nanos refused_since = -1;
   std::string said;
@@ -79,7 +86,6 @@ absl::Status Agent::Run() {
     if (!stop_.load()) stopped_.WaitFor(&mu_, std::chrono::nanoseconds(backoff));
     backoff = std::min(backoff * 2, kLastBackoff);
   }
-  DropAllGraphs(absl::CancelledError("the worker shuts down"));
   return absl::OkStatus();
 }
 
@@ -125,11 +131,8 @@ absl::Status Agent::Session(bool* welcomed) {
   if (answered && m.has_welcome()) {
     *welcomed = true;
     name_ = m.welcome().name();  // kept over reconnections
-    env_->worker_name = name_;
-    env_->driver_host_id = m.welcome().driver_host_id();
-    env_->driver_shm_address = m.welcome().driver_shm_address();
-    env_->driver_incarnation = m.driver_incarnation();
-    env_->incarnation = incarnation_;
+    registration_ = std::make_shared<const Registration>(
+        Registration{name_, incarnation_, m.welcome().driver_host_id(), m.welcome().driver_shm_address()});
     heartbeat_interval_.store(std::clamp<Nanos>(FromSeconds(m.welcome().heartbeat_interval_s()), 10'000'000, 60 * kNanosPerSecond));
     SPDLOG_INFO("registered as {} with the driver at {}", name_, options_.driver);
     outbox_.Open();
@@ -183,7 +186,7 @@ void Agent::Handle(const v1::DriverMessage& m) {
       if (find(l.graph(), l.attempt()) == nullptr) {
         Unload(l.graph(), "", /*reply=*/false);  // an older attempt that was never unloaded
         MutexLock lock(&mu_);
-        graphs_[l.graph()] = std::make_unique<GraphSession>(env_, stub_, l.graph(), l.attempt(), send, IsClosing(l.graph()));
+        graphs_[l.graph()] = std::make_unique<GraphSession>(env_, registration_, stub_, l.graph(), l.attempt(), send, IsClosing(l.graph()));
       }
       find(l.graph(), l.attempt())->Load(l);
       return;
@@ -242,7 +245,7 @@ void Agent::Handle(const v1::DriverMessage& m) {
     }
     case v1::DriverMessage::kFetchTrace: {
       const int64_t request = m.fetch_trace().request();
-      env_->executor->FetchTrace(m.fetch_trace().graph(), m.fetch_trace().executions(), [this, request](v1::TraceTrack track) {
+      env_->executor->FetchTrace(m.fetch_trace().graph(), m.fetch_trace().executions(), [this, request, name = name_](v1::TraceTrack track) {
         // In pieces, so that no message nears gRPC's limit.
         constexpr int kEventsPerMessage = 10'000;
         int begin = 0;
@@ -250,7 +253,7 @@ void Agent::Handle(const v1::DriverMessage& m) {
           v1::WorkerMessage out = NewMessage();
           v1::TraceResult* r = out.mutable_trace_result();
           r->set_request(request);
-          r->mutable_track()->set_worker(name_);
+          r->mutable_track()->set_worker(name);
           const int end = std::min(track.event_size(), begin + kEventsPerMessage);
           for (int i = begin; i < end; ++i) *r->mutable_track()->add_event() = track.event(i);
           r->set_last(end == track.event_size());
@@ -280,27 +283,43 @@ void Agent::Unload(const std::string& graph, const std::string& attempt, bool re
     out.mutable_unload_reply()->set_attempt(attempt);
     outbox_.Push(std::move(out));
   };
-  bool known = false;
   {
     MutexLock lock(&mu_);
-    const auto it = graphs_.find(graph);
-    if (it != graphs_.end() && (attempt.empty() || it->second->attempt() == attempt)) {
-      known = true;
-      closings_.push_back({graph, std::move(it->second), {}, false});
-      graphs_.erase(it);
-      Closing* const closing = &closings_.back();  // where it lies until it is joined
-      closing->session->Cancel(absl::CancelledError("the graph was removed"));
-      closing->thread = std::thread([this, closing, answer = reply ? std::function<void()>(answer) : nullptr] { Close(closing, answer); });
+    Closing* closing = nullptr;
+    if (const auto it = graphs_.find(graph); it != graphs_.end() && (attempt.empty() || it->second->attempt() == attempt)) {
+      closing = BeginClosing(it, absl::OkStatus());
+    }
+    // The driver may ask again, for a failure and for a teardown: no answer says that the graph is gone before it is.
+    for (Closing& c : closings_) {
+      if (!c.done && c.graph == graph && c.session->attempt() == attempt) closing = &c;
+    }
+    if (closing != nullptr) {
+      if (reply) closing->answers.push_back(answer);
+      return;
     }
   }
-  if (!known && reply) answer();
+  if (reply) answer();
 }
 
-void Agent::Close(Closing* closing, const std::function<void()>& answer) {
+Agent::Closing* Agent::BeginClosing(std::map<std::string, std::unique_ptr<GraphSession>>::iterator it, const absl::Status& abort) {
+  Closing* const closing = &closings_.emplace_back();  // where it lies until it is joined
+  closing->graph = it->first;
+  closing->session = std::move(it->second);
+  closing->abort = abort;
+  graphs_.erase(it);
+  closing->thread = std::thread([this, closing] { Close(closing); });
+  return closing;
+}
+
+void Agent::Close(Closing* closing) {
+  if (!closing->abort.ok()) closing->session->Cancel(closing->abort);
   closing->session->End();
-  env_->executor->Remove(closing->graph, answer);
   std::unique_ptr<GraphSession> ended;  // goes without the lock
   MutexLock lock(&mu_);
+  if (!closing->abort.ok()) env_->executor->Abort(closing->graph, closing->abort);
+  env_->executor->Remove(closing->graph, [answers = std::move(closing->answers)] {
+    for (const auto& answer : answers) answer();
+  });
   ended = std::move(closing->session);
   closing->done = true;
   const auto next = graphs_.find(closing->graph);
@@ -317,6 +336,10 @@ void Agent::JoinClosings(bool all) {
     MutexLock lock(&mu_);
     for (auto it = closings_.begin(); it != closings_.end();) {
       const auto next = std::next(it);
+      if (all && !it->done) {
+        const std::optional<v1::WorkerView> v = it->session->View();
+        if (v.has_value()) SPDLOG_INFO("waits for graph {} to end: {}", it->graph, v->problem());
+      }
       if (all || it->done) ended.splice(ended.end(), closings_, it);
       it = next;
     }
@@ -325,27 +348,15 @@ void Agent::JoinClosings(bool all) {
 }
 
 void Agent::DropAllGraphs(const absl::Status& cause) {
-  std::map<std::string, std::unique_ptr<GraphSession>> graphs;
-  {
-    MutexLock lock(&mu_);
-    graphs.swap(graphs_);
-  }
-  for (auto& [name, g] : graphs) g->Cancel(cause);
-  JoinClosings(/*all=*/true);
-  for (auto& [name, g] : graphs) {
-    g.reset();
-    env_->executor->Abort(name, cause);
-    env_->executor->Remove(name, nullptr);
-  }
+  MutexLock lock(&mu_);
+  while (!graphs_.empty()) BeginClosing(graphs_.begin(), cause);
 }
 
-void Agent::OnGraphFailed(const std::string& graph, const absl::Status& cause) {
-  std::string attempt;
+void Agent::OnGraphFailed(const std::string& graph, const std::string& attempt, const absl::Status& cause) {
   {
     MutexLock lock(&mu_);
     const auto it = graphs_.find(graph);
-    if (it == graphs_.end()) return;
-    attempt = it->second->attempt();
+    if (it == graphs_.end() || it->second->attempt() != attempt) return;  // it is being removed
   }
   // A peer that was told to remove the graph closes its links before this worker is told: no failure worth a warning.
   SPDLOG_LOGGER_CALL(spdlog::default_logger_raw(), absl::IsCancelled(cause) ? spdlog::level::debug : spdlog::level::warn,
@@ -358,13 +369,11 @@ void Agent::OnGraphFailed(const std::string& graph, const absl::Status& cause) {
   outbox_.Push(std::move(m));
 }
 
-void Agent::OnGraphCompleted(const std::string& graph, int64_t completed) {
-  std::string attempt;
+void Agent::OnGraphCompleted(const std::string& graph, const std::string& attempt, int64_t completed) {
   {
     MutexLock lock(&mu_);
     const auto it = graphs_.find(graph);
-    if (it == graphs_.end() || !it->second->wants_completed()) return;
-    attempt = it->second->attempt();
+    if (it == graphs_.end() || it->second->attempt() != attempt || !it->second->wants_completed()) return;
   }
   v1::WorkerMessage m = NewMessage();
   m.mutable_graph_progress()->set_graph(graph);

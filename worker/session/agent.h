@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "common/base/clock.h"
@@ -38,23 +39,27 @@ class Agent {
   Agent(Options options, WorkerEnv* env);
   ~Agent();
 
-  // Until Stop: OK, and no graph of this agent is in the executor any more. Otherwise why the driver refuses this worker for good (PermissionDenied, InvalidArgument, AlreadyExists).
+  // Until Stop: OK. Otherwise why the driver refuses this worker for good (PermissionDenied, InvalidArgument, AlreadyExists). No graph of this agent is in
+  // the executor any more, which takes as long as a call in which a bootstrap is.
   absl::Status Run();
   // From any thread but a signal handler. `linger`: what the driver has not been told yet goes first, for at most so long.
   void Stop(Nanos linger = 0);
 
   // For the executor's options: called on the loop's thread.
-  void OnGraphFailed(const std::string& graph, const absl::Status& cause);
-  void OnGraphCompleted(const std::string& graph, int64_t completed);
+  void OnGraphFailed(const std::string& graph, const std::string& attempt, const absl::Status& cause);
+  void OnGraphCompleted(const std::string& graph, const std::string& attempt, int64_t completed);
 
  private:
   using Stub = v1::WorkerService::Stub;
 
+  // Until Stop or a refusal for good.
+  absl::Status Serve();
   // One life of the control stream. The status says why it ended.
   absl::Status Session(bool* welcomed);
   void Handle(const v1::DriverMessage& m);
   void WriteLoop(grpc::ClientReaderWriter<v1::WorkerMessage, v1::DriverMessage>* stream);
   v1::WorkerMessage NewMessage() const;
+  // Has all of them removed.
   void DropAllGraphs(const absl::Status& cause);
   void Unload(const std::string& graph, const std::string& attempt, bool reply);
 
@@ -63,10 +68,13 @@ class Agent {
   struct Closing {
     std::string graph;
     std::unique_ptr<GraphSession> session;  // until done
+    absl::Status abort;                     // what the graph ends with where it still runs; OK: it was removed
+    std::vector<std::function<void()>> answers;  // to those who asked for it
     std::thread thread;
     bool done = false;
   };
-  void Close(Closing* closing, const std::function<void()>& answer);
+  Closing* BeginClosing(std::map<std::string, std::unique_ptr<GraphSession>>::iterator it, const absl::Status& abort) WEFT_REQUIRES(mu_);
+  void Close(Closing* closing);
   // Joins the threads of those that are done, or of all.
   void JoinClosings(bool all);
   bool IsClosing(const std::string& graph) const WEFT_REQUIRES(mu_);
@@ -77,14 +85,15 @@ class Agent {
   Outbox outbox_;
   std::atomic<bool> stop_{false};
   std::atomic<Nanos> heartbeat_interval_{kNanosPerSecond};
-  std::string name_;
+  std::string name_;  // Run's thread
 
   Mutex mu_;
   CondVar stopped_;
   grpc::ClientContext* context_ WEFT_GUARDED_BY(mu_) = nullptr;
   std::map<std::string, std::unique_ptr<GraphSession>> graphs_ WEFT_GUARDED_BY(mu_);
   std::list<Closing> closings_ WEFT_GUARDED_BY(mu_);
-  std::shared_ptr<Stub> stub_;
+  std::shared_ptr<Stub> stub_;                        // Run's thread
+  std::shared_ptr<const Registration> registration_;  // Run's thread
 };
 
 }  // namespace weft

@@ -17,9 +17,10 @@
 
 namespace weft {
 
-GraphLoader::GraphLoader(WorkerEnv* env, std::shared_ptr<v1::WorkerService::Stub> stub, Plan part, std::string attempt,
-                         CancelFlag* cancel)
+GraphLoader::GraphLoader(WorkerEnv* env, std::shared_ptr<const Registration> registration, std::shared_ptr<v1::WorkerService::Stub> stub, Plan part,
+                         std::string attempt, CancelFlag* cancel)
     : env_(env),
+      registration_(std::move(registration)),
       stub_(std::move(stub)),
       part_(std::move(part)),
       attempt_(std::move(attempt)),
@@ -52,8 +53,8 @@ absl::Status GraphLoader::CheckOpen(Nanos deadline, const std::string& what) con
 
 absl::Status GraphLoader::Prepare() {
   if (me_ < 0) return absl::InvalidArgumentError("the plan is not the part of one worker");
-  if (WorkerName(part_, me_) != env_->worker_name) {
-    return absl::InvalidArgumentError(absl::StrCat("the plan is for ", WorkerName(part_, me_), ", this worker is ", env_->worker_name));
+  if (WorkerName(part_, me_) != registration_->worker_name) {
+    return absl::InvalidArgumentError(absl::StrCat("the plan is for ", WorkerName(part_, me_), ", this worker is ", registration_->worker_name));
   }
   for (const PlanActor& a : part_.actors) {
     if (a.worker != me_) continue;
@@ -86,10 +87,10 @@ absl::Status GraphLoader::ImportSegments(const v1::Connect& peers, Nanos deadlin
     if (e.dst_worker == me_ && (e.transport == v1::SHM || e.transport == v1::IPC)) from.insert(e.src_worker);
     if (e.dst_worker == me_ && e.transport == v1::NCCL && SameHost(e)) from.insert(e.src_worker);
   }
-  if (env_->driver_host_id == env_->host_id) from.insert(kClient);  // it carries admission, also without input edges
+  if (registration_->driver_host_id == env_->host_id) from.insert(kClient);  // it carries admission, also without input edges
   for (const int32_t peer : from) {
     const std::string name = WorkerName(part_, peer);
-    const std::string address = peer == kClient ? env_->driver_shm_address : peers.peer(peer).shm_address();
+    const std::string address = peer == kClient ? registration_->driver_shm_address : peers.peer(peer).shm_address();
     if (address.empty()) {
       return absl::UnavailableError(absl::StrCat(name, " has told no address for shared memory: is it still registered?"));
     }

@@ -31,6 +31,15 @@
 namespace weft {
 
 // What all graphs of one worker process share. Pointers outlive their users; the strings are set before any graph is loaded.
+// What a worker and a driver have told each other when the worker registered. Another registration is another object: bootstrap that began under the one
+// before may still be in a call.
+struct Registration {
+  std::string worker_name;
+  std::string incarnation;
+  std::string driver_host_id;
+  std::string driver_shm_address;
+};
+
 struct WorkerEnv {
   const Clock* clock = nullptr;
   Device* device = nullptr;
@@ -41,13 +50,8 @@ struct WorkerEnv {
   ShmHub* hub = nullptr;
   Executor* executor = nullptr;
   const ActorRegistry* registry = nullptr;
-  std::string worker_name;
-  std::string incarnation;
   std::string host_id;
   std::string data_address;
-  std::string driver_host_id;
-  std::string driver_shm_address;
-  std::string driver_incarnation;
   std::string token;
   // Most SMs that a kernel of NCCL takes: more moves data faster, and slows what computes beside it.
   int nccl_max_ctas = NcclComm::Options().max_ctas;
@@ -113,7 +117,8 @@ class NcclComm;
 class GraphLoader {
  public:
   // `env` and `cancel` outlive the loader.
-  GraphLoader(WorkerEnv* env, std::shared_ptr<v1::WorkerService::Stub> stub, Plan part, std::string attempt, CancelFlag* cancel);
+  GraphLoader(WorkerEnv* env, std::shared_ptr<const Registration> registration, std::shared_ptr<v1::WorkerService::Stub> stub, Plan part,
+              std::string attempt, CancelFlag* cancel);
   ~GraphLoader();
 
   // Phase 1: makes actors and what peers will ask for. Errors name the actor or edge.
@@ -152,6 +157,7 @@ class GraphLoader {
   absl::Status TryEdge(const PlanOp& op, LoadedGraph* loaded, Stream* stream, Nanos deadline);
 
   WorkerEnv* const env_;
+  const std::shared_ptr<const Registration> registration_;
   const std::shared_ptr<v1::WorkerService::Stub> stub_;
   Plan part_;
   const std::string attempt_;

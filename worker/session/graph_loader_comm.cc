@@ -65,13 +65,13 @@ absl::Status GraphLoader::MakeRemotePorts(LoadedGraph* loaded, Nanos deadline) {
   for (const PlanEdge& e : part_.edges) {
     if (e.transport == v1::REMOTE) edges.push_back(&e);
   }
-  if (edges.empty() && env_->driver_host_id == env_->host_id) return absl::OkStatus();
+  if (edges.empty() && registration_->driver_host_id == env_->host_id) return absl::OkStatus();
   WEFT_RETURN_IF_ERROR(CheckOpen(deadline, "no time is left to open the data stream to the driver"));
   v1::DataOpen open;
   open.set_graph(part_.graph);
   open.set_attempt(attempt_);
-  open.set_worker(env_->worker_name);
-  open.set_incarnation(env_->incarnation);
+  open.set_worker(registration_->worker_name);
+  open.set_incarnation(registration_->incarnation);
   auto stream = std::make_shared<DataStream>(stub_.get(), open, env_->token);
   RemoteLink::Options o;
   o.plan = std::make_shared<const Plan>(part_);

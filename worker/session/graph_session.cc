@@ -28,9 +28,15 @@ void Fill(Reply* r, const std::string& graph, const std::string& attempt, const 
 
 }  // namespace
 
-GraphSession::GraphSession(WorkerEnv* env, std::shared_ptr<v1::WorkerService::Stub> stub, std::string graph, std::string attempt,
-                           std::function<void(v1::WorkerMessage)> send, bool held)
-    : env_(env), stub_(std::move(stub)), graph_(std::move(graph)), attempt_(std::move(attempt)), send_(std::move(send)), held_(held) {
+GraphSession::GraphSession(WorkerEnv* env, std::shared_ptr<const Registration> registration, std::shared_ptr<v1::WorkerService::Stub> stub,
+                           std::string graph, std::string attempt, std::function<void(v1::WorkerMessage)> send, bool held)
+    : env_(env),
+      registration_(std::move(registration)),
+      stub_(std::move(stub)),
+      graph_(std::move(graph)),
+      attempt_(std::move(attempt)),
+      send_(std::move(send)),
+      held_(held) {
   if (held) Doing("waits for the attempt before it to end on this worker");
   thread_ = std::thread([this] { Loop(); });
 }
@@ -91,7 +97,7 @@ std::optional<v1::WorkerView> GraphSession::View() const {
   if (doing_.empty()) return std::nullopt;
   v1::WorkerView view;
   view.set_graph(graph_);
-  view.set_worker(env_->worker_name);
+  view.set_worker(registration_->worker_name);
   view.set_problem(absl::StrFormat("bootstrap: it %s, for %.1f s", doing_, ToSeconds(env_->clock->Now() - doing_since_)));
   return view;
 }
@@ -116,7 +122,7 @@ void GraphSession::DoLoad() {
     } else {
       hash = plan->hash;
       wants_completed_.store(plan->reports_completion);
-      loader_ = std::make_unique<GraphLoader>(env_, stub_, *plan, attempt_, &cancel_);
+      loader_ = std::make_unique<GraphLoader>(env_, registration_, stub_, *plan, attempt_, &cancel_);
       status = loader_->Prepare();
       if (absl::IsResourceExhausted(status) && env_->quiet != nullptr && env_->cuda->HasAside()) {
         loader_.reset();
@@ -124,7 +130,7 @@ void GraphSession::DoLoad() {
                            "can be given back to CUDA"));
         const bool all = env_->quiet->Await(kMemoryPatience);
         Doing("loads its part of the plan");
-        loader_ = std::make_unique<GraphLoader>(env_, stub_, *std::move(plan), attempt_, &cancel_);
+        loader_ = std::make_unique<GraphLoader>(env_, registration_, stub_, *std::move(plan), attempt_, &cancel_);
         status = loader_->Prepare();
         if (absl::IsResourceExhausted(status) && !all) {
           status = absl::ResourceExhaustedError(absl::StrCat(std::string(status.message()), "; memory of graphs that have ended is not free yet, since "
@@ -172,6 +178,7 @@ absl::Status GraphSession::ConnectGraph(v1::Connect c) {
   o.clock = env_->clock;
   o.device = env_->device;
   o.trace_capacity = trace_ ? kTraceRecords : 0;
+  o.attempt = attempt_;
   WEFT_ASSIGN_OR_RETURN(run_, GraphRun::Create(std::move(loaded), o));
   return absl::OkStatus();
 }

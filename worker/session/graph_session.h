@@ -24,8 +24,8 @@ class GraphSession {
  public:
   // Answers go to `send` (any thread, non-blocking). `env` outlives the session. `stub` serves the store and remote edges. `held`: does nothing
   // before LetGo.
-  GraphSession(WorkerEnv* env, std::shared_ptr<v1::WorkerService::Stub> stub, std::string graph, std::string attempt,
-               std::function<void(v1::WorkerMessage)> send, bool held);
+  GraphSession(WorkerEnv* env, std::shared_ptr<const Registration> registration, std::shared_ptr<v1::WorkerService::Stub> stub, std::string graph,
+               std::string attempt, std::function<void(v1::WorkerMessage)> send, bool held);
   // End, if it was not called.
   ~GraphSession();
   // Cancels what is under way, waits until bootstrap has come to an end, which takes as long as the call takes in which it is, and lets go of what it has
@@ -61,6 +61,7 @@ class GraphSession {
   void Doing(std::string what);
 
   WorkerEnv* const env_;
+  const std::shared_ptr<const Registration> registration_;
   const std::shared_ptr<v1::WorkerService::Stub> stub_;
   const std::string graph_;
   const std::string attempt_;
