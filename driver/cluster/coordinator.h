@@ -96,7 +96,7 @@ class Coordinator {
   void CancelReplan(const std::string& graph, const std::weak_ptr<ReplanRecord>& which);
   v1::ListGraphsReply ListGraphs() const;
   v1::ListWorkersReply ListWorkers() const;
-  // Of one graph, or of all (""). Reply within inspect_s. NotFound for an unknown graph.
+  // Of one graph, or of all (""): then also what workers still remove that is forgotten here. Reply within inspect_s. NotFound for an unknown graph.
   absl::Status Inspect(const std::string& graph, InspectDone done);
   absl::StatusOr<std::shared_ptr<const Plan>> PlanOf(const std::string& graph) const;
   absl::Status Trace(const std::string& graph, int32_t executions, TraceDone done);
