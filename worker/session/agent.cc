@@ -135,7 +135,7 @@ absl::Status Agent::Session(bool* welcomed) {
         Registration{name_, incarnation_, m.welcome().driver_host_id(), m.welcome().driver_shm_address()});
     heartbeat_interval_.store(std::clamp<Nanos>(FromSeconds(m.welcome().heartbeat_interval_s()), 10'000'000, 60 * kNanosPerSecond));
     SPDLOG_INFO("registered as {} with the driver at {}", name_, options_.driver);
-    outbox_.Open();
+    opening_ = outbox_.Open();
     writer = std::thread([this, &stream] { WriteLoop(stream.get()); });
     while (stream->Read(&m)) Handle(m);
   }
@@ -171,9 +171,9 @@ void Agent::WriteLoop(grpc::ClientReaderWriter<v1::WorkerMessage, v1::DriverMess
 }
 
 void Agent::Handle(const v1::DriverMessage& m) {
-  const auto send = [this](v1::WorkerMessage out) {
+  const auto send = [this, opening = opening_](v1::WorkerMessage out) {
     out.set_incarnation(incarnation_);
-    outbox_.Push(std::move(out));
+    outbox_.Push(opening, std::move(out));
   };
   const auto find = [this](const std::string& graph, const std::string& attempt) -> GraphSession* {
     MutexLock lock(&mu_);
@@ -233,19 +233,19 @@ void Agent::Handle(const v1::DriverMessage& m) {
           bootstrapping.push_back(*std::move(v));
         }
       }
-      env_->executor->Inspect(m.inspect().graph(), [this, request, bootstrapping = std::move(bootstrapping)](std::vector<v1::WorkerView> views) {
+      env_->executor->Inspect(m.inspect().graph(), [this, opening = opening_, request, bootstrapping = std::move(bootstrapping)](std::vector<v1::WorkerView> views) {
         v1::WorkerMessage out = NewMessage();
         v1::InspectResult* const r = out.mutable_inspect_result();
         r->set_request(request);
         for (v1::WorkerView& v : views) *r->add_view() = std::move(v);
         for (const v1::WorkerView& v : bootstrapping) *r->add_view() = v;
-        outbox_.Push(std::move(out));
+        outbox_.Push(opening, std::move(out));
       });
       return;
     }
     case v1::DriverMessage::kFetchTrace: {
       const int64_t request = m.fetch_trace().request();
-      env_->executor->FetchTrace(m.fetch_trace().graph(), m.fetch_trace().executions(), [this, request, name = name_](v1::TraceTrack track) {
+      env_->executor->FetchTrace(m.fetch_trace().graph(), m.fetch_trace().executions(), [this, opening = opening_, request, name = name_](v1::TraceTrack track) {
         // In pieces, so that no message nears gRPC's limit.
         constexpr int kEventsPerMessage = 10'000;
         int begin = 0;
@@ -257,7 +257,7 @@ void Agent::Handle(const v1::DriverMessage& m) {
           const int end = std::min(track.event_size(), begin + kEventsPerMessage);
           for (int i = begin; i < end; ++i) *r->mutable_track()->add_event() = track.event(i);
           r->set_last(end == track.event_size());
-          outbox_.Push(std::move(out));
+          outbox_.Push(opening, std::move(out));
           begin = end;
         } while (begin < track.event_size());
       });
@@ -277,11 +277,11 @@ void Agent::Handle(const v1::DriverMessage& m) {
 
 void Agent::Unload(const std::string& graph, const std::string& attempt, bool reply) {
   JoinClosings(/*all=*/false);
-  const auto answer = [this, graph, attempt] {
+  const auto answer = [this, opening = opening_, graph, attempt] {
     v1::WorkerMessage out = NewMessage();
     out.mutable_unload_reply()->set_graph(graph);
     out.mutable_unload_reply()->set_attempt(attempt);
-    outbox_.Push(std::move(out));
+    outbox_.Push(opening, std::move(out));
   };
   {
     MutexLock lock(&mu_);

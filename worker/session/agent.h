@@ -4,6 +4,7 @@
 // graph, and dials again when the driver is gone. One thread reads (Run's caller), one writes; each graph's bootstrap has its own.
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <list>
 #include <map>
@@ -83,6 +84,7 @@ class Agent {
   WorkerEnv* const env_;
   const std::string incarnation_;
   Outbox outbox_;
+  int64_t opening_ = 0;  // of the outbox, for the driver that is served. Run's thread
   std::atomic<bool> stop_{false};
   std::atomic<Nanos> heartbeat_interval_{kNanosPerSecond};
   std::string name_;  // Run's thread

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <deque>
 #include <optional>
 #include <utility>
@@ -15,9 +16,12 @@ class Outbox {
  public:
   void Push(v1::WorkerMessage message) {
     MutexLock lock(&mu_);
-    if (closed_ || finishing_) return;
-    queue_.push_back(std::move(message));
-    cv_.NotifyOne();
+    PushLocked(std::move(message));
+  }
+  // An answer to what came between that Open and the Close after it. Later it is dropped: the next driver's requests may have the same numbers.
+  void Push(int64_t opening, v1::WorkerMessage message) {
+    MutexLock lock(&mu_);
+    if (opening == openings_) PushLocked(std::move(message));
   }
 
   // The next message; nullopt when `timeout` passed without one, or after Close.
@@ -37,11 +41,13 @@ class Outbox {
     queue_.clear();
     cv_.NotifyAll();
   }
-  void Open() {
+  // The opening's number, from 1.
+  int64_t Open() {
     MutexLock lock(&mu_);
     closed_ = false;
     finishing_ = false;
     queue_.clear();
+    return ++openings_;
   }
   // Takes no more; what is queued still goes.
   void Finish() {
@@ -60,9 +66,16 @@ class Outbox {
   }
 
  private:
+  void PushLocked(v1::WorkerMessage message) WEFT_REQUIRES(mu_) {
+    if (closed_ || finishing_) return;
+    queue_.push_back(std::move(message));
+    cv_.NotifyOne();
+  }
+
   Mutex mu_;
   CondVar cv_;
   std::deque<v1::WorkerMessage> queue_ WEFT_GUARDED_BY(mu_);
+  int64_t openings_ WEFT_GUARDED_BY(mu_) = 0;
   bool closed_ WEFT_GUARDED_BY(mu_) = true;
   bool finishing_ WEFT_GUARDED_BY(mu_) = false;
 };
