@@ -7,20 +7,7 @@ tmp="${TEST_TMPDIR:-$(mktemp -d)}"
 export XDG_RUNTIME_DIR="$tmp/run"
 mkdir -p -m 0700 "$XDG_RUNTIME_DIR"
 unset WEFT_ADDRESS WEFT_CLUSTER WEFT_TOKEN_FILE
-failures=0
-fail() {
-  echo "FAILED: $*"
-  failures=$((failures + 1))
-}
-# Waits up to $1 seconds for a command to succeed.
-within() {
-  local until=$(($(date +%s%N) + $1 * 1000000000))
-  shift
-  while ! eval "$*"; do
-    [ "$(date +%s%N)" -lt "$until" ] || return 1
-    sleep 0.05
-  done
-}
+. tests/shell/checks.sh
 pid_of() { "$weft" workers --cluster "$1" --json 2>/dev/null | tr -d ' \n' | sed -n "s/.*\"name\":\"$2\",\"state\":\"alive\",\"device\":\"cpu\",\"pid\":\([0-9]*\).*/\1/p"; }
 supervisor_of() { pgrep -f "$weft up .*--name $1\$"; }
 children_of() { pgrep -P "$1"; }

@@ -8,11 +8,7 @@ tmp="${TEST_TMPDIR:-$(mktemp -d)}"
 export XDG_RUNTIME_DIR="$tmp/run"
 mkdir -p -m 0700 "$XDG_RUNTIME_DIR"
 unset WEFT_ADDRESS WEFT_CLUSTER
-failures=0
-fail() {
-  echo "FAILED: $*"
-  failures=$((failures + 1))
-}
+. tests/shell/checks.sh
 # exits CODE COMMAND...: output in $tmp/out, errors in $tmp/err.
 exits() {
   local want=$1

@@ -7,11 +7,7 @@ tmp="${TEST_TMPDIR:-$(mktemp -d)}"
 export XDG_RUNTIME_DIR="$tmp/run"
 mkdir -p -m 0700 "$XDG_RUNTIME_DIR"
 unset WEFT_CUDA_LIBRARY
-failures=0
-fail() {
-  echo "FAILED: $*"
-  failures=$((failures + 1))
-}
+. tests/shell/checks.sh
 run() { # run CODE ARGS...
   local want=$1
   shift

@@ -4,19 +4,7 @@ set -u
 suite="${1:-deploy/package.d/run-gpu-suite}"
 tmp="$(mktemp -d)"
 trap 'rm -rf "$tmp"' EXIT
-failures=0
-fail() {
-  echo "FAILED: $*"
-  failures=$((failures + 1))
-}
-within() {
-  local until=$(($(date +%s%N) + $1 * 1000000000))
-  shift
-  while ! eval "$*"; do
-    [ "$(date +%s%N)" -lt "$until" ] || return 1
-    sleep 0.05
-  done
-}
+. tests/shell/checks.sh
 # Not ended, and no zombie that whoever adopted it has not reaped yet.
 lives() { [ -e "/proc/$1" ] && ! grep -q '^State:[[:space:]]*Z' "/proc/$1/status" 2>/dev/null; }
 

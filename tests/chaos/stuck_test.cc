@@ -10,7 +10,6 @@
 #include <fstream>
 #include <functional>
 #include <future>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
@@ -31,7 +30,11 @@ class Holds {
   }
   ~Holds() { std::filesystem::remove_all(dir_); }
   std::vector<std::string> Devices() const { return {"cpu", "fake-cuda --hold-calls " + dir_, "cpu"}; }
-  void Hold(const std::string& method) { std::ofstream(dir_ + "/" + method) << method; }
+  // Until the worker does so.
+  void Hold(const std::string& method) {
+    std::ofstream(dir_ + "/" + method) << method;
+    REQUIRE(Within(20, [&] { return std::filesystem::exists(dir_ + "/" + method + ".on"); }));
+  }
   bool AnyHeld() const { return std::filesystem::exists(dir_ + "/held"); }
   void LetGo() {
     for (const auto& file : std::filesystem::directory_iterator(dir_)) std::filesystem::remove(file.path());
@@ -78,6 +81,16 @@ std::string ProblemOf(const v1::InspectReply& reply, const std::string& worker) 
   return "";
 }
 
+// Whether w1 says of `graph` what begins so; `graph` as the driver knows it, or one that it has forgotten.
+bool Says(Client* client, const std::string& graph, const std::string& begin) {
+  const auto seen = client->Inspect("");
+  if (!seen.ok()) return false;
+  for (const v1::WorkerView& v : seen->view()) {
+    if (v.worker() == "w1" && v.graph() == graph && v.problem().find(begin) == 0) return true;
+  }
+  return false;
+}
+
 int LanesOf(const v1::InspectReply& reply, const std::string& worker) {
   int lanes = 0;
   for (const v1::WorkerView& v : reply.view()) {
@@ -104,7 +117,6 @@ TEST_CASE("stuck: a worker whose loop is inside a call that does not return is t
     REQUIRE(r->ok());
   }
   holds.Hold("Enqueue");
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the worker looks every 5 ms
   const auto handle = (*session)->Submit({});
   REQUIRE(handle.ok());
 
@@ -157,7 +169,6 @@ TEST_CASE("stuck: a graph whose bootstrap waits for memory to be given back to C
   const std::unique_ptr<Client> client = d.Dial();
   REQUIRE(client->Compile(Slow("first"), {}).ok());
   holds.Hold("Free");
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the worker looks every 5 ms
   REQUIRE(client->Teardown("first").ok());
   std::future<absl::Status> second = std::async(std::launch::async, [&] { return client->Compile(Slow("second"), {}).status(); });
   const std::unique_ptr<Client> asks = d.Dial();
@@ -194,23 +205,11 @@ TEST_CASE("stuck: a bootstrap that is inside a call that does not return holds u
   REQUIRE(executes());
 
   holds.Hold("StreamCreate");
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the worker looks every 5 ms
   const std::unique_ptr<Client> asks = d.Dial();
   const auto compile = [&] { return std::async(std::launch::async, [&] { return client->Compile(Slow("hangs"), {}).status(); }); };
   const auto problem = [&](const std::string& begin) {
-    std::string last;
-    const bool said = Within(20, [&] {
-      const auto seen = asks->Inspect("");
-      if (!seen.ok()) return false;
-      for (const v1::WorkerView& v : seen->view()) {
-        if (v.worker() != "w1" || v.graph() != "hangs") continue;
-        last = v.problem();
-        if (last.find(begin) == 0) return true;
-      }
-      return false;
-    });
-    INFO(last);
-    CHECK(said);
+    INFO(begin);
+    CHECK(Within(20, [&] { return Says(asks.get(), "hangs", begin); }));
   };
   std::future<absl::Status> first = compile();
   CHECK(Within(20, [&] { return holds.AnyHeld(); }));
@@ -273,7 +272,6 @@ TEST_CASE("stuck: what becomes of an attempt that was removed while the loop was
   REQUIRE(first.ok());
   REQUIRE(first->ok());
   holds.Hold("Enqueue");
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the worker looks every 5 ms
   REQUIRE((*session)->Submit({}).ok());
   CHECK(Within(20, [&] { return holds.AnyHeld(); }));
   const std::unique_ptr<Client> other = d.Dial();
@@ -281,13 +279,7 @@ TEST_CASE("stuck: what becomes of an attempt that was removed while the loop was
   std::future<absl::Status> second = std::async(std::launch::async, [&] { return other->Compile(Slow("g"), {}).status(); });
   const std::unique_ptr<Client> asks = d.Dial();
   CHECK(Within(20, [&] {
-    if (second.wait_for(std::chrono::seconds(0)) == std::future_status::ready) return true;
-    const auto seen = asks->Inspect("g");
-    if (!seen.ok()) return false;
-    for (const v1::WorkerView& v : seen->view()) {
-      if (v.worker() == "w1" && v.problem().find("bootstrap: it ") == 0) return true;
-    }
-    return false;
+    return second.wait_for(std::chrono::seconds(0)) == std::future_status::ready || Says(asks.get(), "g", "bootstrap: it ");
   }));
   holds.LetGo();
   const absl::Status s = second.get();
@@ -318,21 +310,13 @@ TEST_CASE("stuck: a worker with a bootstrap that is inside a call comes back to 
   CHECK_THAT(ProblemOf(*seen, "w1"), Contains("the graph is being removed; bootstrap: it "));
   std::future<absl::Status> second = std::async(std::launch::async, [&] { return client->Compile(Slow("hangs"), {}).status(); });
   const std::unique_ptr<Client> asks = d.Dial();
-  CHECK(Within(20, [&] {
-    const auto views = asks->Inspect("hangs");
-    if (!views.ok()) return false;
-    for (const v1::WorkerView& v : views->view()) {
-      if (v.worker() == "w1" && v.problem().find("bootstrap: it waits for the attempt before it to end on this worker, for ") == 0) return true;
-    }
-    return false;
-  }));
+  CHECK(Within(20, [&] { return Says(asks.get(), "hangs", "bootstrap: it waits for the attempt before it to end on this worker, for "); }));
   holds.LetGo();
   const absl::Status s = second.get();
   INFO(s.ToString());
   CHECK(s.ok());
 
   holds.Hold("StreamCreate");
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the worker looks every 5 ms
   std::future<absl::Status> third = std::async(std::launch::async, [&] { return client->Compile(Slow("again"), {}).status(); });
   CHECK(Within(20, [&] { return holds.AnyHeld(); }));
   (void)asks->Teardown("again");

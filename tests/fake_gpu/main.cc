@@ -3,8 +3,8 @@
 //   --with-faults             the kernels of tests/faults/faulty_kernels.h
 //   --fake-memory-mib N       memory of the GPU
 //   --fake-copy-mib-per-s N   how fast large copies go
-//   --hold-calls DIR          while a file DIR/METHOD is there, calls of that method of CUDA (FakeCuda::HoldCalls) do not return; while any is held,
-//                             there is a file DIR/held
+//   --hold-calls DIR          while a file DIR/METHOD is there, calls of that method of CUDA (FakeCuda::HoldCalls) do not return; from then on
+//                             there is a file DIR/METHOD.on, and while any call is held a file DIR/held
 
 #include <chrono>
 #include <cstdio>
@@ -27,18 +27,21 @@ namespace {
 void HoldCallsNamedIn(const std::string& dir, weft::FakeCuda* cuda) {
   std::map<std::string, bool> held = {{"Enqueue", false}, {"EventRecord", false}, {"EventQuery", false}, {"Free", false}, {"StreamCreate", false}};
   while (true) {
+    const auto show = [&](const std::string& file, bool there) {
+      std::error_code ignored;
+      if (there) {
+        std::ofstream(dir + "/" + file, std::ios::app).flush();
+      } else {
+        std::filesystem::remove(dir + "/" + file, ignored);
+      }
+    };
     for (auto& [method, is] : held) {
       std::error_code ignored;
       const bool want = std::filesystem::exists(dir + "/" + method, ignored);
       if (want != is) cuda->HoldCalls(method, is = want);
+      show(method + ".on", is);
     }
-    const std::string held = dir + "/held";
-    std::error_code ignored;
-    if (cuda->held_calls() > 0) {
-      std::ofstream(held, std::ios::app).flush();
-    } else {
-      std::filesystem::remove(held, ignored);
-    }
+    show("held", cuda->held_calls() > 0);
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
 }

@@ -5,20 +5,8 @@ driver_bin="$PWD/driver/serve/weft-driver"
 worker_bin="$PWD/worker/weft-worker"
 tmp="${TEST_TMPDIR:-$(mktemp -d)}"
 unset WEFT_ADDRESS WEFT_CLUSTER WEFT_TOKEN_FILE
-failures=0
-fail() {
-  echo "FAILED: $*"
-  failures=$((failures + 1))
-}
+. tests/shell/checks.sh
 trap 'kill -KILL $(jobs -p) 2> /dev/null; wait' EXIT
-within() {
-  local until=$(($(date +%s%N) + $1 * 1000000000))
-  shift
-  while ! eval "$*"; do
-    [ "$(date +%s%N)" -lt "$until" ] || return 1
-    sleep 0.05
-  done
-}
 
 (umask 077; echo "right-token-of-this-test" > "$tmp/token"; echo "another-token-altogether" > "$tmp/other")
 "$driver_bin" --listen 127.0.0.1:0 --state-dir "$tmp/state" --address-file "$tmp/address" --token-file "$tmp/token" > "$tmp/driver.log" 2>&1 &
