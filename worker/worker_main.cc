@@ -147,6 +147,7 @@ int Main(const Flags& f, const CudaLoader& load_cuda) {
   env.cuda = cuda.get();
   env.nccl_max_ctas = f.nccl_max_ctas;
   env.shares_gpu = f.share_gpu;
+  env.under_mps = gpu && UnderMps();
   if (const char* connections = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"); gpu && connections != nullptr) {
     (void)absl::SimpleAtoi(connections, &env.cuda_connections);  // what is no number CUDA ignores too
   }
@@ -166,6 +167,7 @@ int Main(const Flags& f, const CudaLoader& load_cuda) {
   eo.device = env.device;
   if (quiet != nullptr) {
     eo.holds_device = [&quiet](bool at_rest) { return quiet->Holds(at_rest); };
+    eo.pauses = [&quiet] { return quiet->Pauses(); };
     eo.why_held = [&quiet] { return quiet->WaitText(); };
   }
   std::atomic<bool> device_failed{false};

@@ -58,6 +58,16 @@ class Actor {
   // otherwise on the device's compute thread. Not asked on CUDA, where Call only launches, on the loop's thread.
   virtual bool RunsInline(int method, const std::vector<Tensor>& args) const = 0;
 
+  // CUDA: whether calls of this method may make a library load device code, by the shapes of their arguments, as cuBLAS does at the first product of
+  // many a shape. Loading waits until nothing of the process is on the device, where a receive may be waiting for a peer that waits for this worker; so it
+  // is done by Warm, before a graph's first transfer.
+  virtual bool LoadsByShape(int /*method*/) const { return false; }
+  // Puts on the stream what makes the device code of such calls be loaded: arguments and outputs have their shapes, and memory that nobody needs yet, which
+  // may be the same for all of them. Leaves the actor as it was. Not for the loop's thread; the actor is not called meanwhile.
+  virtual absl::Status Warm(int method, CallContext& ctx, const std::vector<Tensor>& args, std::vector<Tensor>* outs) {
+    return Call(method, ctx, args, outs);
+  }
+
   // Runs the method: reads `args`, makes every output with ctx.AllocateOutput and puts it in outs->at(i) (sized as declared).
   // Calls of one actor never overlap and come in plan order. An error poisons the task's consumers; the actor stays usable.
   virtual absl::Status Call(int method, CallContext& ctx, const std::vector<Tensor>& args, std::vector<Tensor>* outs) = 0;

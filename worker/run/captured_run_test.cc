@@ -88,6 +88,25 @@ TEST_CASE("captured run: one graph for each slot number, launched in turn, as fa
   CHECK((*run)->Quiescent());
 }
 
+TEST_CASE("captured run: while it pauses, what is launched ends and nothing is launched") {
+  Gpu gpu;
+  int64_t admitted = 1;
+  auto run = Load(Captured("make", 3).plan, gpu.device.get(), gpu.device.get(), &admitted);
+  REQUIRE(run.ok());
+  const Nanos limit = Clock::Real()->Now() + 20 * kNanosPerSecond;
+  while (gpu.fakes.cuda.calls("GraphLaunch") < 2 && Clock::Real()->Now() < limit) (*run)->Step();
+  admitted = 5;
+  (*run)->Pause(true);
+  while ((*run)->InFlight() && Clock::Real()->Now() < limit) (*run)->Step();
+  CHECK((*run)->completed() == 2);
+  CHECK_FALSE((*run)->Step());
+  CHECK(gpu.fakes.cuda.calls("GraphLaunch") == 2);
+  (*run)->Pause(false);
+  CHECK((*run)->InFlight());
+  while ((*run)->completed() < 6 && Clock::Real()->Now() < limit) (*run)->Step();
+  CHECK((*run)->completed() == 6);
+}
+
 TEST_CASE("captured run: a method that asks for the execution's number on the host is refused, since one answer would hold for all") {
   Gpu gpu;
   int64_t admitted = -1;

@@ -163,7 +163,7 @@ bool Executor::ReplanIfDue(Entry* e) {
 void Executor::Inspect(const std::string& graph, std::function<void(std::vector<v1::WorkerView>)> reply) {
   Post([this, graph, reply = watch_.Ask(graph, std::move(reply))] {
     std::vector<v1::WorkerView> views;
-    const std::string held = held_ && options_.why_held ? options_.why_held() : "";
+    const std::string held = (held_ || paused_) && options_.why_held ? options_.why_held() : "";
     for (const Entry& e : entries_) {
       if (!graph.empty() && e.run->name() != graph) continue;
       views.push_back(e.run->Inspect());
@@ -273,6 +273,10 @@ bool Executor::StepOnce() {
 
 bool Executor::Turn() {
   bool any = RunCommands();
+  if (options_.pauses) {
+    paused_ = options_.pauses();
+    for (Entry& e : entries_) e.run->Pause(paused_);
+  }
   if (options_.holds_device) {
     const bool at_rest = std::none_of(entries_.begin(), entries_.end(), [](const Entry& e) { return e.run->InFlight(); });
     watch_.place()->Enter(LoopCall::kHold);

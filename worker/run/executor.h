@@ -31,7 +31,10 @@ class Executor {
     // Called once a turn on the loop's thread; `at_rest`: nothing of any graph is under way. True: no graph is stepped in this turn, since the device is
     // not to be touched; the doorbell rings when that is over. May be empty; must not block.
     std::function<bool(bool at_rest)> holds_device;
-    // What is being waited for while holds_device says true; told by Inspect. Called on the loop's thread; may be empty.
+    // Called once a turn on the loop's thread, ahead of holds_device; true: no execution is to begin that has not yet (GraphRun::Pause). May be empty;
+    // must not block.
+    std::function<bool()> pauses;
+    // What is being waited for while holds_device or pauses says true; told by Inspect. Called on the loop's thread; may be empty.
     std::function<std::string()> why_held;
     // Told of a call that the loop has been inside of for long (LoopWatch::kSlow), and of its end; empty: the process's log.
     std::function<void(const std::string&)> on_slow;
@@ -127,6 +130,7 @@ class Executor {
   bool device_failure_told_ = false;  // loop's thread
   bool timing_ = false;         // loop's thread
   bool held_ = false;           // loop's thread
+  bool paused_ = false;         // loop's thread
   Nanos idle_since_ = 0;        // loop's thread
   LoopWatch watch_;             // last: its thread ends first
 };

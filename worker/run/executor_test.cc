@@ -111,6 +111,42 @@ TEST_CASE("executor: several graphs run, are inspected, aborted and removed from
   CHECK(e.progress() == 400);
 }
 
+TEST_CASE("executor: while it is to pause, graphs come to rest though executions are admitted, and a view says why") {
+  auto bell = Doorbell::InProcess();
+  CpuDevice device(Clock::Real(), bell.get());
+  std::atomic<int64_t> admitted{-1};
+  bool pauses = true;
+  std::vector<bool> rests;
+  Executor::Options o;
+  o.clock = Clock::Real();
+  o.doorbell = bell.get();
+  o.pauses = [&] { return pauses; };
+  o.holds_device = [&](bool at_rest) {
+    rests.push_back(at_rest);
+    return false;
+  };
+  o.why_held = [] { return std::string("for a reason"); };
+  Executor e(o);
+  e.Add(MakeRun("g", &device, &admitted));
+  admitted = 4;
+  for (int i = 0; i < 3; ++i) e.StepOnce();
+  CHECK(rests == std::vector<bool>{true, true, true});
+  std::vector<v1::WorkerView> views;
+  e.Inspect("", [&](std::vector<v1::WorkerView> v) { views = std::move(v); });
+  e.StepOnce();
+  REQUIRE(views.size() == 1);
+  CHECK(views[0].completed() == 0);
+  CHECK(views[0].problem() == "for a reason");
+  pauses = false;
+  const Nanos limit = Clock::Real()->Now() + 20 * kNanosPerSecond;
+  int64_t completed = 0;
+  while (completed < 5 && Clock::Real()->Now() < limit) {
+    e.StepOnce();
+    e.Inspect("", [&](std::vector<v1::WorkerView> v) { completed = v[0].completed(); });
+  }
+  CHECK(completed == 5);
+}
+
 TEST_CASE("executor: a device that fails for good fails every graph with its cause, then is told of, and what it seems to have done does not count") {
   auto bell = Doorbell::InProcess();
   BreakingDevice device(Clock::Real(), bell.get());

@@ -68,7 +68,7 @@ bool GraphRun::Step() {
 bool GraphRun::StepCaptured() {
   if (!failure_.ok()) return false;
   Enter(LoopCall::kIterations, -1, captured_->launched());
-  const absl::StatusOr<bool> moved = captured_->Step(admitted_);
+  const absl::StatusOr<bool> moved = captured_->Step(Allowed());
   completed_ = captured_->completed();
   progress_ = captured_->progress();
   if (moved.ok()) return *moved;
@@ -140,7 +140,7 @@ bool GraphRun::WaitHolds(const LocalWait& w, int64_t k, Stream* stream) const {
 
 GraphRun::Blocked GraphRun::WhyBlocked(const LocalOp& op, const OpState& state, int64_t k, int* which_wait) const {
   if (!failure_.ok()) return Blocked::kFailed;
-  if (k > admitted_) return Blocked::kAdmission;
+  if (k > Allowed()) return Blocked::kAdmission;
   for (size_t i = 0; i < op.waits.size(); ++i) {
     if (!WaitHolds(op.waits[i], k, nullptr)) {
       *which_wait = static_cast<int>(i);
@@ -279,8 +279,19 @@ void GraphRun::UpdateCompleted() {
   for (size_t l = 0; l < lanes_.size(); ++l) {
     completed = std::min(completed, state_[program_.lanes[l].ops.back()].done);
   }
-  if (lanes_.empty()) completed = admitted_ + 1;
+  if (lanes_.empty()) completed = Allowed() + 1;
   completed_ = completed;
+}
+
+void GraphRun::Pause(bool paused) {
+  if (!paused) {
+    most_ = INT64_MAX;
+  } else if (most_ == INT64_MAX) {
+    most_ = captured_ != nullptr ? captured_->launched() - 1 : completed_ - 1;
+    for (const Lane& lane : lanes_) {
+      if (captured_ == nullptr) most_ = std::max(most_, lane.position > 0 ? lane.execution : lane.execution - 1);
+    }
+  }
 }
 
 Nanos GraphRun::NextTime() const {
@@ -298,7 +309,7 @@ bool GraphRun::InFlight() const {
   for (const Lane& lane : lanes_) {
     if (!lane.outstanding.empty()) return true;
   }
-  return completed_ <= admitted_ && failure_.ok();
+  return completed_ <= Allowed() && failure_.ok();
 }
 
 bool GraphRun::MustPoll() const {

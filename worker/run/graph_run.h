@@ -12,6 +12,7 @@
 //
 // On a GPU worker with options.launch GRAPH all of this happens within captured iterations (captured_run.h), which this class only drives.
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -58,6 +59,9 @@ class GraphRun {
 
   // Completes what is done and issues what may be, until nothing moves. True when anything moved.
   bool Step();
+
+  // While paused, executions that have not begun here do not begin, and count as not admitted; those that have go on to their end.
+  void Pause(bool paused);
 
   // When Step might find something though no doorbell rang; Event::kUnknown if there is no such time.
   Nanos NextTime() const;
@@ -159,6 +163,8 @@ class GraphRun {
 
   // The device's first unrecoverable error, asked of the device now where that cannot block.
   absl::Status DeviceHealth() const;
+  // The last execution that may begin.
+  int64_t Allowed() const { return std::min(admitted_, most_); }
   bool CompleteFront(Lane* lane);
   bool IssueHead(Lane* lane, int lane_index);
   Blocked WhyBlocked(const LocalOp& op, const OpState& state, int64_t k, int* which_wait) const;
@@ -203,6 +209,7 @@ class GraphRun {
   std::unique_ptr<CapturedRun> captured_;  // set: lanes_ are its streams and nothing is issued here
   absl::Status failure_;
   int64_t admitted_ = -1;
+  int64_t most_ = INT64_MAX;  // while paused: the last execution that has begun
   int64_t completed_ = 0;
   int64_t progress_ = 0;
 };

@@ -86,10 +86,10 @@ v1::WorkerView GraphRun::Inspect() const {
       continue;
     }
     const int i = queue.ops[lane.position];
-    if (lane.execution > admitted_ && failure_.ok()) {
+    if (lane.execution > Allowed() && failure_.ok()) {
       v->set_state("idle");
       v->set_execution(lane.execution);
-      v->set_waits_for(absl::StrCat("execution ", lane.execution, " to be admitted"));
+      v->set_waits_for(absl::StrCat("execution ", lane.execution, lane.execution > admitted_ ? " to be admitted" : " to be begun, when this worker pauses no more"));
       continue;
     }
     v->set_op(Describe(program_.ops[i]));

@@ -165,6 +165,45 @@ TEST_CASE("graph run: nothing is issued before it is admitted, and inspect says 
   CHECK(r.run->completed() == 1);
 }
 
+TEST_CASE("graph run: while it pauses, an execution that has begun ends and the next does not begin") {
+  TestPlan t({"w0", "w1"});
+  const int actor = t.Actor("test");
+  const int left = t.Edge(1, 0, false, 2), right = t.Edge(1, 0, false, 2), out = t.Edge(0, 1, false, 2);
+  const int read_left = t.Receive(left), read_right = t.Receive(right);
+  const int sum = t.Compute("sum", actor, "sum", {{read_left, 0}, {read_right, 0}}, 2);
+  t.Wait(sum, t.Send(out, {sum, 0}), 2, v1::PlanWait::BUFFER);
+  Rig r(std::move(t));
+  REQUIRE(r.created.ok());
+  r.admitted = 9;
+  r.Give(0, 0, 1);
+  r.Drive();
+  r.run->Pause(true);
+  CHECK(r.run->InFlight());  // half of it is here
+  r.Give(0, 1, 2);
+  r.Give(1, 0, 3);
+  for (int i = 0; i < 10; ++i) {
+    r.run->Pause(true);  // each turn anew
+    r.Drive();
+  }
+  CHECK(r.run->completed() == 1);
+  CHECK_FALSE(r.run->InFlight());  // it rests, though more is admitted and there
+  const int64_t progress = r.run->progress();
+  r.Give(1, 1, 4);
+  r.Drive();
+  CHECK(r.run->progress() == progress);
+  const v1::WorkerView view = r.run->Inspect();
+  REQUIRE(view.lane_size() == 3);
+  for (const v1::LaneView& l : view.lane()) {
+    CHECK(l.state() == "idle");
+    CHECK(l.waits_for() == "execution 1 to be begun, when this worker pauses no more");
+  }
+  CHECK(view.admitted() == 10);
+  r.run->Pause(false);
+  CHECK(r.run->InFlight());
+  r.Drive();
+  CHECK(r.run->completed() == 2);
+}
+
 TEST_CASE("graph run: what it waits for has a name") {
   Rig r(Chain("sum", "sum"));
   r.admitted = 9;

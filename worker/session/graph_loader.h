@@ -3,9 +3,11 @@
 // From a worker's part of a plan to ports, actors and communicators: the two phases of bootstrap. Blocking, under deadlines; runs on a
 // graph's own thread, never on the loop's.
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -56,6 +58,7 @@ struct WorkerEnv {
   // Most SMs that a kernel of NCCL takes: more moves data faster, and slows what computes beside it.
   int nccl_max_ctas = NcclComm::Options().max_ctas;
   bool shares_gpu = false;  // with other workers
+  bool under_mps = false;   // by CUDA MPS, not in time slices
   // CUDA_DEVICE_MAX_CONNECTIONS.
   int cuda_connections = 32;
   // Told when the GPU can no longer be used though CUDA says nothing of it (an abort of NCCL that hangs); the worker should end. From any
@@ -81,6 +84,24 @@ struct WorkerEnv {
     }
     return gloo;
   }
+  // Kinds of calls whose device code this process has loaded. Thread-safe.
+  bool HasCode(const std::string& key) {
+    MutexLock lock(&code_mu);
+    return code.count(key) > 0;
+  }
+  void AddCode(const std::string& key) {
+    MutexLock lock(&code_mu);
+    code.insert(key);
+  }
+  Mutex code_mu;
+  std::set<std::string> code WEFT_GUARDED_BY(code_mu);
+  // Of graphs whose calls may have shapes that nobody knows before, and so may load code when they are made. The result counts for as long as it is held.
+  std::shared_ptr<void> LoadsAtCalls() {
+    ++*loads_at_calls;
+    return std::shared_ptr<void>(loads_at_calls.get(), [count = loads_at_calls](void*) { --*count; });
+  }
+  const std::shared_ptr<std::atomic<int>> loads_at_calls = std::make_shared<std::atomic<int>>(0);
+
   Mutex gloo_mu;
   std::shared_ptr<GlooDevice> gloo WEFT_GUARDED_BY(gloo_mu);
 };
@@ -124,6 +145,10 @@ class GraphLoader {
   // Phase 1: makes actors and what peers will ask for. Errors name the actor or edge.
   absl::Status Prepare();
 
+  // Between the two: what device code the graph's calls make libraries load, while nothing of this worker is on the device (QuietTime::Rest). Nothing where
+  // there is no GPU, or all has been loaded. DeadlineExceeded: the graphs of this worker did not rest.
+  absl::Status LoadCode();
+
   // Phase 2: meets every peer and tries every edge once, in plan order, with a checked message. DeadlineExceeded and Unavailable name the
   // peer or edge; Cancelled carries the flag's cause.
   absl::StatusOr<LoadedGraph> Connect(const v1::Connect& peers);
@@ -139,6 +164,8 @@ class GraphLoader {
   absl::Status MakeRemotePorts(LoadedGraph* loaded, Nanos deadline);
   // The parts that only a GPU worker has (graph_loader_cuda.cc); nothing elsewhere.
   absl::Status TakeArena();
+  struct CodeCall;
+  absl::StatusOr<std::vector<CodeCall>> CallsThatLoad(const Program& program);
   absl::Status RegisterSegments();
   absl::Status MakeIpcPorts(LoadedGraph* loaded, Nanos deadline);
   absl::Status StagePorts(LoadedGraph* loaded);
@@ -170,6 +197,7 @@ class GraphLoader {
   std::shared_ptr<DeferredFree::Held> held_;  // what lies below arena_
   std::shared_ptr<Arena> arena_;              // of planned device memory
   std::shared_ptr<NcclParts> nccl_;           // made by the first that needs it
+  bool loads_at_calls_ = false;  // it counts in WorkerEnv::loads_at_calls
   bool handed_over_ = false;
 };
 

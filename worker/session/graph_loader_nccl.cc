@@ -141,6 +141,12 @@ absl::Status GraphLoader::MakeNcclPorts(LoadedGraph* loaded, Nanos deadline) {
     }
     pairs[{e.src_worker, e.dst_worker}].push_back(&e);
   }
+  std::set<int32_t> alone;  // edges whose receives are to overlap nothing
+  for (const PlanOp& op : part_.ops) {
+    if (op.kind == v1::RECV && std::any_of(op.waits.begin(), op.waits.end(), [](const PlanWait& w) { return w.reason == v1::PlanWait::NO_OVERLAP; })) {
+      alone.insert(op.edge);
+    }
+  }
   for (const auto& [pair, edges] : pairs) {
     const auto [src, dst] = pair;
     WEFT_RETURN_IF_ERROR(CheckOneLane(edges));
@@ -162,6 +168,7 @@ absl::Status GraphLoader::MakeNcclPorts(LoadedGraph* loaded, Nanos deadline) {
     o.plan_hash = HashAsNumber(part_.hash);
     o.send_when_taken = env_->shares_gpu;
     o.receive_alone = env_->shares_gpu;
+    o.at_once = env_->loads_at_calls;
     o.replay = !env_->shares_gpu && SameHost(*edges[0]);
     WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<NcclLink> link, NcclLink::Create(std::move(o)));
     for (const PlanEdge* e : edges) {
@@ -182,7 +189,7 @@ absl::Status GraphLoader::MakeNcclPorts(LoadedGraph* loaded, Nanos deadline) {
         } else {
           WEFT_ASSIGN_OR_RETURN(port, ShmRecvPort::Create(from_.at(src), header, env_->clock));
         }
-        WEFT_ASSIGN_OR_RETURN(loaded->receivers[e->id], NcclLink::NewRecvPort(link, spec, std::move(port)));
+        WEFT_ASSIGN_OR_RETURN(loaded->receivers[e->id], NcclLink::NewRecvPort(link, spec, std::move(port), env_->under_mps && alone.count(e->id) == 0));
       }
     }
   }

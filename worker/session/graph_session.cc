@@ -139,6 +139,10 @@ void GraphSession::DoLoad() {
       }
     }
   }
+  if (status.ok()) {
+    Doing("loads device code, for which the graphs of this worker must rest");
+    status = loader_->LoadCode();
+  }
   bytes_.clear();
   bytes_.shrink_to_fit();
   if (!status.ok()) SPDLOG_WARN("graph {} attempt {}: load failed: {}", graph_, attempt_, std::string(status.message()));

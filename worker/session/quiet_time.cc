@@ -44,48 +44,106 @@ void QuietTime::Loop() {
 }
 
 bool QuietTime::Holds(bool at_rest) {
-  if (running_.load(std::memory_order_acquire)) {
+  const bool resting = resting_.load(std::memory_order_acquire);
+  if (resting || running_.load(std::memory_order_acquire)) {
     if (!told_hung_ && clock_->Now() - since_.load() > kLimit) {
       told_hung_ = true;
       if (on_hung_) {
-        on_hung_(absl::DeadlineExceededError(absl::StrCat("GPU ", device_->ordinal(), " of this worker: memory of graphs that have ended is being given back to "
-                                                          "CUDA for more than ", ToSeconds(kLimit), " s: a call of CUDA or NCCL hangs")));
+        on_hung_(absl::DeadlineExceededError(absl::StrCat("GPU ", device_->ordinal(), " of this worker: ", resting ? "device code is being loaded" : "memory of graphs that have ended is being given back to CUDA",
+                                                          " for more than ", ToSeconds(kLimit), " s: a call of CUDA or NCCL hangs")));
       }
     }
     return true;
   }
   if (!at_rest) return false;
   deferred_->Collect();
-  if (!device_->HasAside()) return false;
+  const bool give_back = device_->HasAside();
+  if (!give_back && !Pauses()) return false;
   MutexLock lock(&mu_);
-  if (users_ > 0) return false;
+  if (users_ > 0 || (!give_back && wanted_ == 0)) return false;
   since_.store(clock_->Now());
-  running_.store(true, std::memory_order_release);
+  (give_back ? running_ : resting_).store(true, std::memory_order_release);
   changed_.NotifyAll();
   return true;
 }
 
 std::string QuietTime::WaitText() const {
-  if (!running_.load(std::memory_order_acquire)) return "";
-  return absl::StrFormat("memory of graphs that have ended has been being given back to CUDA for %.1f s, and until that is over nothing is put on GPU %d",
-                         ToSeconds(std::max<Nanos>(0, clock_->Now() - since_.load())), device_->ordinal());
+  MutexLock lock(&mu_);
+  return TextLocked();
+}
+
+std::string QuietTime::TextLocked() const {
+  const auto for_so_long = [&](Nanos since) { return absl::StrFormat("%.1f s", ToSeconds(std::max<Nanos>(0, clock_->Now() - since))); };
+  const std::string until = absl::StrCat(", and until that is over nothing is put on GPU ", device_->ordinal());
+  if (running_.load()) {
+    return absl::StrCat("memory of graphs that have ended has been being given back to CUDA for ", for_so_long(since_.load()), until);
+  }
+  if (resting_.load()) return absl::StrCat("device code that graph ", rests_for_, " needs has been being loaded for ", for_so_long(since_.load()), until);
+  if (pauses_.load()) {
+    return absl::StrCat("no execution has been begun for ", for_so_long(pauses_since_), ": when those under way are done, device code that graph ", rests_for_,
+                        " needs is loaded on GPU ", device_->ordinal());
+  }
+  if (wanted_ > 0) {
+    return absl::StrCat("device code that graph ", rests_for_, " needs is loaded on GPU ", device_->ordinal(), " when no other graph of this worker is in its bootstrap");
+  }
+  return "";
+}
+
+void QuietTime::Tell() {
+  const bool pauses = wanted_ > 0 && users_ == 0;
+  if (pauses && !pauses_.load()) pauses_since_ = clock_->Now();
+  pauses_.store(pauses, std::memory_order_release);
+  changed_.NotifyAll();
+  doorbell_->Ring();
+}
+
+absl::StatusOr<std::shared_ptr<void>> QuietTime::Rest(const std::string& graph, Nanos deadline, const std::function<absl::Status()>& cancelled) {
+  MutexLock lock(&mu_);
+  if (wanted_++ == 0) rests_for_ = graph;
+  Tell();
+  while (!resting_.load() || taken_) {
+    absl::Status s = cancelled ? cancelled() : absl::OkStatus();
+    if (s.ok() && clock_->Now() >= deadline) {
+      s = absl::DeadlineExceededError(absl::StrCat(TextLocked(), "; that did not come: see what holds the others up with `weft inspect`, or remove them"));
+    }
+    if (!s.ok()) {
+      EndRest(false);
+      return s;
+    }
+    changed_.WaitFor(&mu_, kLook);
+  }
+  taken_ = true;
+  rests_for_ = graph;
+  return std::shared_ptr<void>(this, [](void* p) {
+    QuietTime* const self = static_cast<QuietTime*>(p);
+    MutexLock lock(&self->mu_);
+    self->EndRest(true);
+  });
+}
+
+void QuietTime::EndRest(bool had) {
+  --wanted_;
+  if (had) taken_ = false;
+  // Whoever else waits for one goes on with this.
+  if (wanted_ == 0) resting_.store(false, std::memory_order_release);
+  if (resting_.load()) since_.store(clock_->Now());
+  Tell();
 }
 
 absl::StatusOr<std::shared_ptr<void>> QuietTime::Use(Nanos deadline, const std::function<absl::Status()>& cancelled) {
   MutexLock lock(&mu_);
-  while (running_.load()) {
+  while (running_.load() || resting_.load()) {
     if (const absl::Status s = cancelled ? cancelled() : absl::OkStatus(); !s.ok()) return s;
-    if (clock_->Now() >= deadline) return absl::DeadlineExceededError(WaitText());
+    if (clock_->Now() >= deadline) return absl::DeadlineExceededError(TextLocked());
     changed_.WaitFor(&mu_, kLook);
   }
   ++users_;
+  Tell();
   return std::shared_ptr<void>(this, [](void* p) {
     QuietTime* const self = static_cast<QuietTime*>(p);
-    {
-      MutexLock lock(&self->mu_);
-      --self->users_;
-    }
-    self->doorbell_->Ring();
+    MutexLock lock(&self->mu_);
+    --self->users_;
+    self->Tell();
   });
 }
 

@@ -19,7 +19,8 @@ namespace weft {
 
 // When memory goes back to CUDA: such calls wait until the device is idle and hold up every other call meanwhile, so they are put aside
 // (CudaDevice::PutAside) until nothing of this worker is on the device and nobody is about to put something there. The calls run on a thread of
-// this object; for that while the loop leaves the device alone, and still answers. Thread-safe.
+// this object; for that while the loop leaves the device alone, and still answers. Loading device code waits for the device likewise: a thread that is about to
+// do so asks for a Rest. Thread-safe.
 class QuietTime {
  public:
   // Giving back takes milliseconds, with communicators seconds; after so long a call of CUDA or NCCL counts as hung.
@@ -36,12 +37,19 @@ class QuietTime {
 
   // The loop's thread, once a turn. `at_rest`: nothing of any graph is under way. True: keep off the device in this turn.
   bool Holds(bool at_rest);
+  // The loop's thread: no graph is to begin an execution, those begun go on. True while somebody waits for a Rest, so that it comes though clients never
+  // pause. Where several workers do so at once, that which has begun the fewest executions rests first, since all that its own need are begun elsewhere too.
+  bool Pauses() const { return pauses_.load(std::memory_order_acquire); }
 
   // For a thread that puts work on the device which may wait for peers (bootstrap): waits until no memory is being given back, and while the result
   // is held none is. DeadlineExceeded, with WaitText, when that is not over at `deadline` of the clock; or what `cancelled` says, if it is not OK.
   absl::StatusOr<std::shared_ptr<void>> Use(Nanos deadline = std::numeric_limits<Nanos>::max(), const std::function<absl::Status()>& cancelled = {});
 
-  // What is waited for while Holds says true; any thread. Empty when nothing is.
+  // For a thread that makes CUDA load code, for `graph`: waits until nothing of this worker is on the device, and while the result is held nothing is put
+  // there. DeadlineExceeded, with WaitText, when that is not so at `deadline` of the clock; or what `cancelled` says, if it is not OK. Not while holding a Use.
+  absl::StatusOr<std::shared_ptr<void>> Rest(const std::string& graph, Nanos deadline, const std::function<absl::Status()>& cancelled = {});
+
+  // What is waited for while Holds or Pauses says true; any thread. Empty when nothing is.
   std::string WaitText() const;
 
   // Waits until all that was put aside is given back, at most `timeout`. False when the worker's graphs did not rest for so long. Not while
@@ -53,18 +61,28 @@ class QuietTime {
 
  private:
   void Loop();
+  void EndRest(bool had) WEFT_REQUIRES(mu_);
+  // After any change of what it goes by.
+  void Tell() WEFT_REQUIRES(mu_);
+  std::string TextLocked() const WEFT_REQUIRES(mu_);
 
   const CudaDevice* const device_;
   DeferredFree* const deferred_;
   Doorbell* const doorbell_;
   const Clock* const clock_;
   const std::function<void(const absl::Status&)> on_hung_;
-  std::atomic<Nanos> since_{0};  // when giving back began
+  std::atomic<Nanos> since_{0};  // when giving back, or a rest, began
   bool told_hung_ = false;  // loop's thread
-  std::atomic<bool> running_{false};  // written under mu_
-  Mutex mu_;
+  std::atomic<bool> running_{false};  // giving back; written under mu_
+  std::atomic<bool> resting_{false};  // a Rest is granted; written under mu_
+  std::atomic<bool> pauses_{false};   // somebody waits for a Rest, and nobody has a Use, which may take long; written under mu_
+  mutable Mutex mu_;
   CondVar changed_;
   int users_ WEFT_GUARDED_BY(mu_) = 0;
+  int wanted_ WEFT_GUARDED_BY(mu_) = 0;      // Rests that are held or waited for
+  bool taken_ WEFT_GUARDED_BY(mu_) = false;  // the Rest that is granted
+  std::string rests_for_ WEFT_GUARDED_BY(mu_);  // the graph that has it, or that has waited longest
+  Nanos pauses_since_ WEFT_GUARDED_BY(mu_) = 0;
   bool stop_ WEFT_GUARDED_BY(mu_) = false;
   std::thread thread_;
 };

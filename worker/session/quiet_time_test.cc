@@ -3,6 +3,8 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <functional>
+#include <limits>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -69,6 +71,126 @@ TEST_CASE("quiet time: the loop keeps off the device, and bootstrap waits, while
   bootstrap.join();
   CHECK(used.load());
   CHECK(w.TurnUntil([] { return true; }));
+}
+
+// A thread that asks for a rest and keeps it until it is told to end.
+struct Rester {
+  Rester(QuietTime* quiet, const std::string& graph, Nanos deadline = std::numeric_limits<Nanos>::max(), std::function<absl::Status()> cancelled = {})
+      : thread([=, this] {
+          auto rest = quiet->Rest(graph, deadline, cancelled);
+          status = rest.status();
+          rests.store(rest.ok());
+          while (rest.ok() && !end.load()) std::this_thread::yield();
+        }) {}
+  ~Rester() { End(); }
+  void End() {
+    end.store(true);
+    if (thread.joinable()) thread.join();
+  }
+
+  std::atomic<bool> rests{false}, end{false};
+  absl::Status status;  // once it has ended
+  std::thread thread;
+};
+
+bool Soon(const std::function<bool()>& holds) {
+  const Nanos until = Clock::Real()->Now() + 20 * kNanosPerSecond;
+  while (!holds()) {
+    if (Clock::Real()->Now() > until) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+TEST_CASE("quiet time: who loads device code has the device alone once nothing is under way, and no execution begins until then") {
+  Worker w;
+  CHECK_FALSE(w.quiet.Pauses());
+  CHECK(w.quiet.WaitText().empty());
+  Rester first(&w.quiet, "g");
+  REQUIRE(Soon([&] { return w.quiet.Pauses(); }));
+  CHECK(w.quiet.WaitText().find("no execution has been begun for 0.") == 0);
+  CHECK(w.quiet.WaitText().find(" s: when those under way are done, device code that graph g needs is loaded on GPU 0") != std::string::npos);
+  for (int i = 0; i < 100; ++i) CHECK(w.Turn(/*at_rest=*/false));
+  CHECK_FALSE(first.rests.load());
+  CHECK_FALSE(w.Turn());
+  REQUIRE(Soon([&] { return first.rests.load(); }));
+  for (int i = 0; i < 100; ++i) CHECK_FALSE(w.Turn());
+  CHECK(w.quiet.WaitText().find("device code that graph g needs has been being loaded for ") == 0);
+  // Bootstrap of others waits, and says for what; who else loads comes next.
+  CHECK(w.quiet.Use(Clock::Real()->Now()).status().message().find("device code that graph g needs") == 0);
+  Rester second(&w.quiet, "h");
+  first.End();
+  REQUIRE(Soon([&] { return second.rests.load(); }));
+  CHECK(w.quiet.WaitText().find("device code that graph h needs has been being loaded for ") == 0);
+  CHECK_FALSE(w.Turn());
+  const uint32_t seen = w.doorbell->Snapshot();
+  second.End();
+  CHECK(w.doorbell->Snapshot() != seen);
+  CHECK(w.Turn());
+  CHECK_FALSE(w.quiet.Pauses());
+  CHECK(w.quiet.WaitText().empty());
+  CHECK(w.quiet.Use().ok());
+}
+
+TEST_CASE("quiet time: while another graph is in its bootstrap nobody rests, and executions begin as ever") {
+  Worker w;
+  std::shared_ptr<void> use = *w.quiet.Use();
+  Rester rester(&w.quiet, "g");
+  REQUIRE(Soon([&] { return !w.quiet.WaitText().empty(); }));
+  CHECK(w.quiet.WaitText() == "device code that graph g needs is loaded on GPU 0 when no other graph of this worker is in its bootstrap");
+  CHECK_FALSE(w.quiet.Pauses());
+  for (int i = 0; i < 100; ++i) CHECK(w.Turn());
+  CHECK_FALSE(rester.rests.load());
+  use.reset();
+  CHECK(w.quiet.Pauses());
+  CHECK_FALSE(w.Turn());
+  REQUIRE(Soon([&] { return rester.rests.load(); }));
+}
+
+TEST_CASE("quiet time: a rest that does not come is given up at its deadline or when it is told to, and leaves nobody waiting") {
+  Worker w;
+  FakeClock clock(kNanosPerSecond);
+  QuietTime quiet(w.device.get(), &w.deferred, w.doorbell.get(), &clock);
+  const absl::Status late = quiet.Rest("g", clock.Now()).status();
+  CHECK(late.code() == absl::StatusCode::kDeadlineExceeded);
+  CHECK(late.message() == "no execution has been begun for 0.0 s: when those under way are done, device code that graph g needs is loaded on GPU 0; that did not "
+                          "come: see what holds the others up with `weft inspect`, or remove them");
+  CHECK_FALSE(quiet.Pauses());
+  CHECK_FALSE(quiet.Holds(true));
+  std::atomic<bool> cancel{false};
+  Rester rester(&quiet, "g", clock.Now() + 1, [&] { return cancel.load() ? absl::CancelledError("the graph was removed") : absl::OkStatus(); });
+  REQUIRE(Soon([&] { return quiet.Pauses(); }));
+  cancel.store(true);
+  rester.End();
+  CHECK(rester.status == absl::CancelledError("the graph was removed"));
+  CHECK_FALSE(quiet.Pauses());
+  CHECK_FALSE(quiet.Holds(true));
+}
+
+TEST_CASE("quiet time: memory goes back before anyone rests, and a load that hangs is told once, by its GPU") {
+  Worker w;
+  FakeClock clock;
+  std::vector<std::string> told;
+  QuietTime quiet(w.device.get(), &w.deferred, w.doorbell.get(), &clock, [&](const absl::Status& s) { told.emplace_back(s.message()); });
+  std::atomic<bool> given{false};
+  w.device->PutAside([&] {
+    while (!given.load()) std::this_thread::yield();
+  });
+  Rester rester(&quiet, "g");
+  REQUIRE(Soon([&] { return quiet.Pauses(); }));
+  for (int i = 0; i < 100; ++i) CHECK(quiet.Holds(true));
+  CHECK_FALSE(rester.rests.load());
+  CHECK(quiet.WaitText().find("memory of graphs that have ended") == 0);
+  given.store(true);
+  REQUIRE(Soon([&] { return quiet.Holds(true) && rester.rests.load(); }));
+  clock.Advance(QuietTime::kLimit);
+  CHECK(quiet.Holds(true));
+  CHECK(told.empty());
+  clock.Advance(1);
+  CHECK(quiet.Holds(true));
+  CHECK(quiet.Holds(true));
+  REQUIRE(told.size() == 1);
+  CHECK(told[0] == "GPU 0 of this worker: device code is being loaded for more than 60 s: a call of CUDA or NCCL hangs");
 }
 
 TEST_CASE("quiet time: who waits for memory to be given back can say so, and gives up at its deadline or when it is told to") {

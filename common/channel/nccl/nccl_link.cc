@@ -83,9 +83,9 @@ absl::StatusOr<std::unique_ptr<SendPort>> NcclLink::NewSendPort(const std::share
 }
 
 absl::StatusOr<std::unique_ptr<RecvPort>> NcclLink::NewRecvPort(const std::shared_ptr<NcclLink>& link, const ShmEdgeSpec& edge,
-                                                                std::unique_ptr<RecvPort> header_port) {
+                                                                std::unique_ptr<RecvPort> header_port, bool tell_ahead) {
   WEFT_RETURN_IF_ERROR(CheckNcclEdge(edge, *link->comm(), 1, header_port != nullptr));
-  return std::unique_ptr<RecvPort>(std::make_unique<NcclRecvPort>(link, edge, std::move(header_port)));
+  return std::unique_ptr<RecvPort>(std::make_unique<NcclRecvPort>(link, edge, std::move(header_port), tell_ahead));
 }
 
 }  // namespace weft

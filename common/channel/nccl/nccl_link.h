@@ -2,6 +2,7 @@
 
 // Edges between GPU workers: all that lead from one worker to another share one communicator of two ranks.
 
+#include <atomic>
 #include <deque>
 #include <memory>
 
@@ -55,19 +56,24 @@ class NcclLink {
     // Transfers of planned places (PlannedPlaces) are captured once and replayed. Where NCCL moves data by its own threads, captured calls need them in
     // between: for GPUs that reach each other's memory only.
     bool replay = false;
+    // Not 0: neither send_when_taken nor receive_alone, and large values are announced before they are ready, since a call of this worker's thread may wait
+    // until no kernel runs, and what has been launched must end without it. May be nullptr.
+    std::shared_ptr<const std::atomic<int>> at_once;
   };
 
   // InvalidArgument names the link: not two ranks.
   static absl::StatusOr<std::shared_ptr<NcclLink>> Create(Options options);
   ~NcclLink();
 
-  // The end of one edge on this worker, once each: rank 0 sends, rank 1 receives. `header_port` is that of the same end for
+  // The end of one edge on this worker, once each: rank 0 sends, rank 1 receives. `tell_ahead`, with receive_alone: the sender is told as soon as the
+  // receive is launched behind the one ahead, so that its kernel is on the GPU before what waits for that one fills it; not where the GPU's time is sliced,
+  // nor for an edge whose transfer is to overlap nothing. `header_port` is that of the same end for
   // NcclHeaderSpec(edge), buffers, and gives what has come at once. Ports share the link and are destroyed by the thread that uses them.
   // InvalidArgument names the edge: another end, an emulated link, a shape without bounds.
   static absl::StatusOr<std::unique_ptr<SendPort>> NewSendPort(const std::shared_ptr<NcclLink>& link, const ShmEdgeSpec& edge,
                                                                std::unique_ptr<SendPort> header_port);
   static absl::StatusOr<std::unique_ptr<RecvPort>> NewRecvPort(const std::shared_ptr<NcclLink>& link, const ShmEdgeSpec& edge,
-                                                               std::unique_ptr<RecvPort> header_port);
+                                                               std::unique_ptr<RecvPort> header_port, bool tell_ahead = false);
 
   // Ends all transfers with `cause`; their events are ready once NCCL has ended. From any thread, without blocking; the first cause stays.
   void Close(const absl::Status& cause) { options_.comm->Abort(cause); }
@@ -84,6 +90,7 @@ class NcclLink {
   NcclComm* comm() const { return options_.comm.get(); }
   NcclQueue& queue() const { return *options_.queue; }
   const std::string& peer() const { return options_.comm->others(); }
+  bool AtOnce() const { return options_.at_once != nullptr && options_.at_once->load(std::memory_order_relaxed) > 0; }
 
   const Options options_;
   bool InTrial() const;

@@ -55,9 +55,10 @@ inline Value Poison(int64_t k) {
 // One end of the link.
 struct LinkEnd {
   LinkEnd(TestGpu* g, std::shared_ptr<NcclComm> c, std::shared_ptr<NcclQueue> q, uint64_t plan_hash, bool send_when_taken = false,
-          bool receive_alone = false, bool replay = false)
+          bool receive_alone = false, bool replay = false, std::shared_ptr<const std::atomic<int>> at_once = nullptr)
       : gpu(g), comm(std::move(c)), queue(std::move(q)), stream(*gpu->device->NewStream(v1::LANE_SEND)) {
-    link = *NcclLink::Create({comm, queue, *NcclScratch::Create(gpu->device.get()), gpu->device.get(), plan_hash, send_when_taken, receive_alone, replay});
+    link = *NcclLink::Create({comm, queue, *NcclScratch::Create(gpu->device.get()), gpu->device.get(), plan_hash, send_when_taken, receive_alone, replay,
+                              std::move(at_once)});
   }
   TestGpu* gpu;
   std::shared_ptr<NcclComm> comm;
@@ -68,10 +69,10 @@ struct LinkEnd {
 
 struct LinkEnds {
   explicit LinkEnds(TestGpu* a, TestGpu* b, uint64_t send_hash = 7, uint64_t recv_hash = 7, bool send_when_taken = false, bool receive_alone = false,
-                    bool replay = false) {
+                    bool replay = false, const std::shared_ptr<const std::atomic<int>>& at_once = nullptr) {
     const auto comms = JoinAll({a, b});
-    send = std::make_unique<LinkEnd>(a, comms[0], std::make_shared<NcclQueue>(), send_hash, send_when_taken, false, replay);
-    recv = std::make_unique<LinkEnd>(b, comms[1], std::make_shared<NcclQueue>(), recv_hash, false, receive_alone, replay);
+    send = std::make_unique<LinkEnd>(a, comms[0], std::make_shared<NcclQueue>(), send_hash, send_when_taken, false, replay, at_once);
+    recv = std::make_unique<LinkEnd>(b, comms[1], std::make_shared<NcclQueue>(), recv_hash, false, receive_alone, replay, at_once);
   }
   ~LinkEnds() {
     send->link->Close(absl::CancelledError("the test is over"));

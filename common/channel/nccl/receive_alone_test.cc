@@ -123,6 +123,80 @@ TEST_CASE("nccl received alone: behind a computation its sender is told when tha
   }
 }
 
+TEST_CASE("nccl received alone: behind a computation its sender is told at once where the port tells ahead") {
+  TestGpu a, b;
+  LinkEnds ends(&a, &b, 7, 7, true, true);
+  const ShmEdgeSpec edge = NcclEdge(1, Large());
+  auto [to, from] = FakeLink::Make(NcclHeaderSpec(edge), {});
+  const auto s = *NcclLink::NewSendPort(ends.send->link, edge, std::move(to));
+  const auto r = *NcclLink::NewRecvPort(ends.recv->link, edge, std::move(from), /*tell_ahead=*/true);
+  const auto compute = *b.device->NewStream(v1::LANE_COMPUTE);
+  for (int64_t k = 0; k < 3; ++k) {
+    StreamGate gate;
+    gate.Hold(&b, compute.get());
+    ends.recv->stream->WaitFor(*b.device->Record(compute->native()));
+    const EventRef sent = *s->Send(k, Of(&a, kLate, k), ends.send->stream.get());
+    REQUIRE(Until([&] { return r->Poll(k) == PortState::kReady; }));
+    Value out;
+    const EventRef got = *r->Recv(k, b.Buffer(v1::F32, {kLate}), &out, ends.recv->stream.get());
+    REQUIRE(Until([&] {
+      (void)AllReady({sent, got});
+      return sent->Queued();
+    }));
+    CHECK_FALSE(IsReady(got));
+    CHECK(r->WaitsFor() == "w0 to send execution " + std::to_string(k));
+    gate.Open();
+    REQUIRE(Until([&] { return AllReady({sent, got}); }));
+    CHECK(BitEqual(b.Download(out.tensor), HostValue({kLate}, k)));
+  }
+}
+
+TEST_CASE("nccl received alone: where calls may wait until no kernel runs, nothing that is launched waits to be told of or to be announced") {
+  TestGpu a, b;
+  const auto at_once = std::make_shared<std::atomic<int>>(0);
+  LinkEnds ends(&a, &b, 7, 7, true, true, false, at_once);
+  auto [s, r] = ends.Ports(NcclEdge(1, Large()));
+  const auto compute = *b.device->NewStream(v1::LANE_COMPUTE), makes = *a.device->NewStream(v1::LANE_COMPUTE);
+  for (int64_t k = 0; k < 4; ++k) {
+    const bool meanwhile = k % 2 == 0;  // a graph whose calls do so comes while this is under way; or before
+    at_once->store(meanwhile ? 0 : 1);
+    StreamGate gate, making;
+    gate.Hold(&b, compute.get());
+    ends.recv->stream->WaitFor(*b.device->Record(compute->native()));
+    Value v = Of(&a, kLate, k);
+    making.Hold(&a, makes.get());
+    v.event = *a.device->Record(makes->native());
+    ends.send->stream->WaitFor(v.event);
+    const EventRef sent = *s->Send(k, v, ends.send->stream.get());
+    if (meanwhile) {
+      Ask({sent});
+      CHECK(r->Poll(k) == PortState::kWaiting);
+      CHECK_FALSE(sent->Queued());
+      at_once->store(1);
+    }
+    REQUIRE(Until([&] {
+      (void)AllReady({sent});
+      return r->Poll(k) == PortState::kReady && sent->Queued();
+    }));
+    if (meanwhile) at_once->store(0);
+    Value out;
+    const EventRef got = *r->Recv(k, b.Buffer(v1::F32, {kLate}), &out, ends.recv->stream.get());
+    if (meanwhile) {
+      Ask({got});
+      CHECK(r->WaitsFor() == "the GPU to be done with what is ahead of receiving execution " + std::to_string(k));
+      at_once->store(1);
+      REQUIRE(Until([&] {
+        (void)AllReady({got});
+        return r->WaitsFor() == "w0 to send execution " + std::to_string(k);
+      }));
+    }
+    making.Open();
+    gate.Open();
+    REQUIRE(Until([&] { return AllReady({sent, got}); }));
+    CHECK(BitEqual(b.Download(out.tensor), HostValue({kLate}, k)));
+  }
+}
+
 TEST_CASE("nccl received alone: what CUDA refuses at its launch ends the link with the edge's name, at every call") {
   for (const char* method : {"EventRecord", "EventCreate"}) {
     TestGpu a, b;

@@ -64,7 +64,7 @@ class NcclRecvPort::Receiving : public NcclTransfer {
 
   absl::Status Launch() override {
     if (untold_ != nullptr) {
-      if (!device()->IsIdle(stream()->native())) {
+      if (!untold_->tell_ahead_ && !device()->IsIdle(stream()->native())) {
         absl::StatusOr<EventRef> ahead = device()->Record(stream()->native());
         if (!ahead.ok()) return Named(ahead.status());
         ahead_ = *std::move(ahead);
@@ -93,10 +93,10 @@ class NcclRecvPort::Receiving : public NcclTransfer {
                                  "copying from the GPU"));
   }
 
-  // Tells the sender that its value is taken, when the stream has done all that is ahead, with overlap off computations too. True when there
-  // is nothing left to tell.
+  // Tells the sender that its value is taken, when the stream has done all that is ahead, with overlap off computations too; or at once where the port
+  // tells ahead. True when there is nothing left to tell.
   bool Tell() {
-    if (untold_ != nullptr && !IsReady(ahead_)) return false;
+    if (untold_ != nullptr && !link()->AtOnce() && !IsReady(ahead_)) return false;
     TellNow();
     return true;
   }
@@ -124,8 +124,8 @@ class NcclRecvPort::Receiving : public NcclTransfer {
   Value* const out_;
 };
 
-NcclRecvPort::NcclRecvPort(std::shared_ptr<NcclLink> link, ShmEdgeSpec edge, std::unique_ptr<RecvPort> header_port)
-    : link_(std::move(link)), edge_(std::move(edge)), header_port_(std::move(header_port)) {}
+NcclRecvPort::NcclRecvPort(std::shared_ptr<NcclLink> link, ShmEdgeSpec edge, std::unique_ptr<RecvPort> header_port, bool tell_ahead)
+    : link_(std::move(link)), edge_(std::move(edge)), header_port_(std::move(header_port)), tell_ahead_(tell_ahead) {}
 
 NcclRecvPort::~NcclRecvPort() {
   for (const std::weak_ptr<Receiving>& w : outstanding_) {
@@ -157,7 +157,7 @@ absl::StatusOr<NcclAnnouncement> NcclRecvPort::Take(int64_t execution, const Ten
     std::memcpy(static_cast<void*>(&a), head.tensor.data(), head.tensor.bytes());
     if (a.header.error_code != 0 && head.tensor.bytes() != sizeof a) s = absl::DataLossError("its announcement has an error without its texts");
   }
-  *late = s.ok() && link_->options_.receive_alone && a.header.error_code == 0 && a.header.bytes >= NcclLink::kLateBytes;
+  *late = s.ok() && link_->options_.receive_alone && !link_->AtOnce() && a.header.error_code == 0 && a.header.bytes >= NcclLink::kLateBytes;
   untold_.emplace_back(execution, false);
   if (!*late) Tell(execution);
   WEFT_RETURN_IF_ERROR(s);

@@ -15,7 +15,7 @@ namespace weft {
 // The receiving end of one edge; made by NcclLink.
 class NcclRecvPort : public RecvPort, public PlannedPlaces {
  public:
-  NcclRecvPort(std::shared_ptr<NcclLink> link, ShmEdgeSpec edge, std::unique_ptr<RecvPort> header_port);
+  NcclRecvPort(std::shared_ptr<NcclLink> link, ShmEdgeSpec edge, std::unique_ptr<RecvPort> header_port, bool tell_ahead);
   ~NcclRecvPort() override;
 
   // Ready once the announcement has come.
@@ -42,6 +42,7 @@ class NcclRecvPort : public RecvPort, public PlannedPlaces {
   const std::shared_ptr<NcclLink> link_;
   const ShmEdgeSpec edge_;
   const std::unique_ptr<RecvPort> header_port_;
+  const bool tell_ahead_;
   std::deque<std::pair<int64_t, bool>> untold_;  // executions that the sender is not told of, and whether it may be; oldest first
   uint64_t sequence_ = 0;
   NcclReplays replays_;

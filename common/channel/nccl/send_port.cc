@@ -28,8 +28,9 @@ int PutSend(NcclApi* api, NcclCommHandle comm, const Tensor& value, const Device
 // An announcement that may have to wait for its value.
 class NcclSendPort::Announcing {
  public:
-  Announcing(NcclSendPort* port, int64_t execution, EventRef value, EventRef ahead)
-      : port_(port), execution_(execution), value_(std::move(value)), ahead_(std::move(ahead)) {}
+  // `moves`: a transfer follows, and orders the ends by itself.
+  Announcing(NcclSendPort* port, int64_t execution, bool moves, EventRef value, EventRef ahead)
+      : port_(port), execution_(execution), moves_(moves), value_(std::move(value)), ahead_(std::move(ahead)) {}
 
   NcclAnnouncement announcement;
 
@@ -49,7 +50,7 @@ class NcclSendPort::Announcing {
       waits_ = false;
       return true;
     }
-    if (!IsReady(value_) || !IsReady(ahead_)) return false;
+    if ((!IsReady(value_) || !IsReady(ahead_)) && !(moves_ && port_->link_->AtOnce())) return false;
     waits_ = false;
     const absl::Status s = Give();
     if (!s.ok()) comm->Abort(absl::Status(s.code(), absl::StrCat(EdgeLabel(port_->edge_), ": its announcement: ", std::string(s.message()))));
@@ -69,6 +70,7 @@ class NcclSendPort::Announcing {
 
   NcclSendPort* const port_;  // not used after Cancel
   const int64_t execution_;
+  const bool moves_;
   const EventRef value_, ahead_;
   bool waits_ = true;
   EventRef sent_, taken_;
@@ -111,7 +113,7 @@ class NcclSendPort::Sending : public NcclTransfer {
  private:
   Turn MyTurn() override {
     const Turn turn = NcclTransfer::MyTurn();
-    if (when_taken_ && !announcing_->Taken()) return Turn::kWait;
+    if (when_taken_ && !link()->AtOnce() && !announcing_->Taken()) return Turn::kWait;
     return turn == Turn::kLaunch && !InputIsOrdered(value_.event) ? Turn::kWait : turn;
   }
 
@@ -183,7 +185,7 @@ absl::StatusOr<EventRef> NcclSendPort::Send(int64_t execution, const Value& valu
   if (value.error == nullptr && !moves && stream != nullptr) {
     WEFT_ASSIGN_OR_RETURN(ahead, link_->options_.device->Record(stream->native()));
   }
-  auto announcing = std::make_shared<Announcing>(this, execution, std::move(value_ready), std::move(ahead));
+  auto announcing = std::make_shared<Announcing>(this, execution, moves, std::move(value_ready), std::move(ahead));
   NcclAnnouncement& a = announcing->announcement;
   a.header = MakeHeader(link_->options_.plan_hash, edge_.edge, execution, sequence_++, value.tensor, value.error);
   std::shared_ptr<Sending> sending;

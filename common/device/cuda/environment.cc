@@ -11,10 +11,9 @@ namespace {
 
 constexpr uint64_t kChunksOfBuffer = 8;  // NCCL's own number
 
-// As the environment says.
-bool UnderMps() { return getenv("CUDA_MPS_PIPE_DIRECTORY") != nullptr; }
-
 }  // namespace
+
+bool UnderMps() { return getenv("CUDA_MPS_PIPE_DIRECTORY") != nullptr; }
 
 uint64_t SharedChunkBytes(uint64_t host_bytes, bool mps) {
   constexpr uint64_t kLeast = uint64_t{128} << 10, kMost = uint64_t{8} << 20, kOfHost = 8192;

@@ -15,6 +15,9 @@ struct CudaEnvironment {
   bool loopback = true;
 };
 
+// Whether CUDA's work goes through an MPS server, as the environment says.
+bool UnderMps();
+
 // Bytes of NCCL's chunks over sockets where workers share a GPU, for a host with so much memory: NCCL page-locks some hundred of them for each
 // pair of workers. A power of two, 128 KiB (NCCL's own) to 8 MiB (from 64 GiB on), or 4 MiB under CUDA MPS, where more bring nothing.
 uint64_t SharedChunkBytes(uint64_t host_bytes, bool mps);

@@ -61,6 +61,84 @@ WEFT_GPU_CASE("cuda actors: every class and method that the compiler knows, and 
   CHECK(absl::IsInternal(registry.Make("weft.Bucket", {}, nullptr).status()));
 }
 
+// What graphs of the class would call ahead of their first transfer: all in one piece of memory, as bootstrap does it.
+void Warm(TestGpu& gpu, Actor* actor, const std::string& method, const v1::Config& config, const std::vector<Tensor>& args) {
+  const int m = *actor->Method(method);
+  REQUIRE(actor->LoadsByShape(m));
+  CudaTestContext ctx(&gpu);
+  ctx.config_ = config;
+  std::vector<Tensor> on_device, outs(1);
+  for (const Tensor& a : args) on_device.push_back(gpu.Rubbish(a.dtype(), a.dims()));
+  const absl::Status s = actor->Warm(m, ctx, on_device, &outs);
+  INFO(s.ToString());
+  REQUIRE(s.ok());
+  REQUIRE(gpu.device()->Check(gpu.device()->api()->StreamSynchronize(gpu.stream()->native()), "waiting").ok());
+}
+
+WEFT_GPU_CASE("cuda actors: products are what loads device code by shape, and leave nothing behind when it is loaded ahead") {
+  for (const auto& [cls, method] : std::vector<std::pair<std::string, std::string>>{
+           {"std.Math", "add"}, {"std.Math", "scale"}, {"std.Math", "reduce"}, {"std.Math", "peek"}, {"std.Mlp", "step"}, {"std.Mlp", "weights"}}) {
+    const auto actor = ActorRegistry::Std("cuda").Make(cls, Complete(cls), gpu.device());
+    REQUIRE(actor.ok());
+    CHECK_FALSE((*actor)->LoadsByShape(*(*actor)->Method(method)));
+  }
+  const Tensor x = Random(v1::F32, "[24, 24]", 1);
+  Warm(gpu, ActorRegistry::Std("cuda").Make("std.Gemm", {}, gpu.device())->get(), "square", {}, {x});
+  Warm(gpu, ActorRegistry::Std("cuda").Make("std.Gemm", {}, gpu.device())->get(), "matmul", {}, {x, Random(v1::F32, "[24, 5]", 2)});
+  v1::Config linear;
+  linear.set_in_features(24);
+  linear.set_out_features(7);
+  Warm(gpu, ActorRegistry::Std("cuda").Make("std.Linear", linear, gpu.device())->get(), "forward", linear, {x});
+
+  // A step of training comes to the same weights with and without.
+  v1::Config mlp;
+  for (const int w : {6, 5, 4}) mlp.add_widths(w);
+  mlp.set_rows(3);
+  mlp.set_learning_rate(0.5);
+  mlp.set_seed(9);
+  mlp.set_microbatches(2);
+  mlp.set_slots(2);
+  std::vector<Tensor> weights;
+  for (const bool warm : {false, true}) {
+    const auto actor = ActorRegistry::Std("cuda").Make("std.Mlp", mlp, gpu.device());
+    INFO(actor.status().ToString());
+    REQUIRE(actor.ok());
+    const auto config = [&](int microbatch) {
+      v1::Config c = mlp;
+      c.set_microbatch(microbatch);
+      c.set_slot(microbatch);
+      return c;
+    };
+    const Tensor in = Random(v1::F32, "[3, 6]", 3), gradient = Random(v1::F32, "[3, 4]", 4);
+    const auto ahead = [&] {
+      if (!warm) return;
+      Warm(gpu, actor->get(), "forward", config(1), {in});
+      Warm(gpu, actor->get(), "input_grad", config(1), {gradient});
+      Warm(gpu, actor->get(), "weight_grad", config(0), {gradient});
+      Warm(gpu, actor->get(), "backward", config(0), {gradient});
+    };
+    const auto call = [&](const std::string& method, const v1::Config& c, const std::vector<Tensor>& args) {
+      CudaTestContext ctx(&gpu);
+      ctx.config_ = c;
+      std::vector<Tensor> on_device, outs(1);
+      for (const Tensor& a : args) on_device.push_back(gpu.Upload(a));
+      const absl::Status s = (*actor)->Call(*(*actor)->Method(method), ctx, on_device, &outs);
+      INFO(method << ": " << s.ToString());
+      REQUIRE(s.ok());
+      return gpu.Download(outs[0]);
+    };
+    ahead();
+    for (const int mb : {0, 1}) {
+      call("forward", config(mb), {in});
+      const Tensor back = call("input_grad", config(mb), {gradient});
+      call("weight_grad", config(mb), {back});
+    }
+    call("step", config(0), {Random(v1::F32, "[1]", 1)});
+    weights.push_back(call("weights", config(0), {}));
+  }
+  CHECK(BitEqual(weights[0], weights[1]));
+}
+
 WEFT_GPU_CASE("cuda actors: a bucket packs and gives out what the CPU's does") {
   for (const DType d : {v1::F32, v1::F64, v1::I8, v1::BF16}) {
     // More parts than one kernel takes arguments, of odd sizes, some empty.

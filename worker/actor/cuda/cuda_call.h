@@ -20,6 +20,7 @@ absl::StatusOr<CudaDevice*> AsCuda(Device* device);
 struct CudaMethod {
   StdMethod shape;  // names and counts; its own `run` is not used
   absl::Status (*run)(CudaDevice& device, CallContext& ctx, const std::vector<Tensor>& args, std::vector<Tensor>* outs);
+  bool loads_by_shape = false;
 };
 
 // An actor without state.
@@ -29,6 +30,7 @@ class CudaTableActor : public Actor {
 
   absl::StatusOr<int> Method(const std::string& name) const override { return FindMethod(cls_, shapes_, name); }
   bool RunsInline(int, const std::vector<Tensor>&) const override { return true; }
+  bool LoadsByShape(int method) const override { return methods_[method].loads_by_shape; }
   absl::Status Call(int method, CallContext& ctx, const std::vector<Tensor>& args, std::vector<Tensor>* outs) override;
 
  private:

@@ -17,6 +17,7 @@ class CudaLinearActor : public Actor {
 
   absl::StatusOr<int> Method(const std::string& name) const override { return FindMethod("std.Linear", {kForward}, name); }
   bool RunsInline(int, const std::vector<Tensor>&) const override { return true; }
+  bool LoadsByShape(int) const override { return true; }
 
   absl::Status Call(int, CallContext& ctx, const std::vector<Tensor>& args, std::vector<Tensor>* outs) override {
     WEFT_RETURN_IF_ERROR(CheckCounts(kForward, args.size(), outs->size()));

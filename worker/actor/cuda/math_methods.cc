@@ -154,7 +154,7 @@ CudaMethod ReduceMethod() { return {{"reduce", 1, 1, 1, 0, nullptr}, Reduce}; }
 CudaMethod PeekMethod() { return {{"peek", 1, 1, 3, 0, nullptr}, Peek}; }
 CudaMethod SplitMethod() { return {{"split", 1, 1, -1, 0, nullptr}, Split}; }
 CudaMethod ConcatMethod() { return {{"concat", 1, -1, 1, 0, nullptr}, Concat}; }
-CudaMethod MatmulMethod() { return {{"matmul", 2, 2, 1, 0, nullptr}, Matmul}; }
-CudaMethod SquareMethod() { return {{"square", 1, 1, 1, 0, nullptr}, Square}; }
+CudaMethod MatmulMethod() { return {{"matmul", 2, 2, 1, 0, nullptr}, Matmul, true}; }
+CudaMethod SquareMethod() { return {{"square", 1, 1, 1, 0, nullptr}, Square, true}; }
 
 }  // namespace weft::gpu_methods

@@ -53,6 +53,28 @@ class MlpActor : public Actor {
     return static_cast<size_t>(stage_.parameters() + stage_.slot_elements()) * SizeOf(stage_.dtype) <= kInlineMatrixBytes;
   }
 
+  bool LoadsByShape(int method) const override { return method != kStep && method != kWeights; }
+
+  // On a slot's memory, and on that of the gradients, which the first microbatch of each execution sets anew.
+  absl::Status Warm(int method, CallContext& ctx, const std::vector<Tensor>& args, std::vector<Tensor>* outs) override {
+    WEFT_RETURN_IF_ERROR(CheckCounts(Methods()[method], args.size(), outs->size()));
+    WEFT_ASSIGN_OR_RETURN(const MlpCall call, ReadMlpCall(ctx.config(), stage_));
+    const std::vector<Held> held = held_;
+    const int64_t summed = summed_;
+    absl::Status s;
+    if (method == kForward) s = Forward(ctx, call, args, &outs->at(0));
+    if (method == kInputGrad || method == kBackward) {
+      held_[call.slot] = {ExecutionOf(ctx), call.microbatch, Stage::kForward};
+      s = InputGrad(ctx, call, args[0], &outs->at(0));
+    }
+    if (method == kWeightGrad || method == kBackward) {
+      for (summed_ = 0; s.ok() && summed_ < 2; ++summed_) s = AddGradients(call.slot, ctx.stream());
+    }
+    held_ = held;
+    summed_ = summed;
+    return s;
+  }
+
   absl::Status Call(int method, CallContext& ctx, const std::vector<Tensor>& args, std::vector<Tensor>* outs) override {
     WEFT_RETURN_IF_ERROR(CheckCounts(Methods()[method], args.size(), outs->size()));
     Tensor* const out = &outs->at(0);

@@ -58,8 +58,8 @@ class FakeCuda : public CudaApi {
     // The branches of a launched graph run at the same time, each on a thread of its own, held only by the dependencies that were captured.
     // false: one after another, in the order of capture.
     bool parallel_graphs = true;
-    // Free, HostFree and HostUnregister wait for all streams, and hold up every other call meanwhile.
-    // StreamSynchronize, and what waits for all streams (Free, HostFree, HostUnregister): after so long they say on stderr what is stuck and break the device with kCudaLaunchTimeout.
+    // Free, HostFree, HostUnregister and LoadCode wait for all streams, and hold up every other call meanwhile.
+    // StreamSynchronize, and what waits for all streams: after so long they say on stderr what is stuck and break the device with kCudaLaunchTimeout.
     std::chrono::nanoseconds hang_limit = std::chrono::seconds(30);
   };
 
@@ -79,6 +79,9 @@ class FakeCuda : public CudaApi {
   // State(). Counted and failed as "Enqueue".
   int Enqueue(CudaStreamHandle s, std::function<void()> work, const char* what = "kernel");
   int EnqueueInOrder(CudaStreamHandle s, std::function<void()> work, const char* what, const std::shared_ptr<Order>& order);
+
+  // What a library does when it first needs a piece of its device code: waits for all streams of the process, also within a capture.
+  int LoadCode();
 
   // The device is broken or the fake is going: work gives way.
   bool ended() const { return ended_.load(std::memory_order_acquire); }

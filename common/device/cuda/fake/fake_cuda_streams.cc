@@ -156,6 +156,15 @@ int FakeCuda::AwaitIdle(const std::function<bool(const FStream&)>& which, const 
   return broken;
 }
 
+int FakeCuda::LoadCode() {
+  {
+    MutexLock lock(&mu_);
+    const int code = EnterLocked("LoadCode");
+    if (code != kCudaSuccess) return code;
+  }
+  return AwaitIdle([](const FStream&) { return true; }, "LoadCode");
+}
+
 int FakeCuda::StreamPriorityRange(int* least, int* greatest) {
   const int code = Enter("StreamPriorityRange");
   if (code != kCudaSuccess) return code;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/device/cuda/api/device_dtype.h"
 #include "common/device/cuda/fake/fake_math.h"
 #include "common/tensor/arith.h"
@@ -144,11 +145,23 @@ int FakeKernels::Reduce(DeviceReduce how, int dtype, const void* x, int64_t oute
              Checked(cuda_, [=] { return FakeReduce(how, Type(dtype), x, outer, size, inner, out); }));
 }
 
+int FakeKernels::LoadProduct(const std::string& key) {
+  {
+    MutexLock lock(&mu_);
+    if (!products_.insert(key).second) return kCudaSuccess;
+  }
+  return cuda_->LoadCode();
+}
+
 int FakeKernels::Matmul(int dtype, DevicePrecision precision, const void* a, const void* b, void* c, int64_t m, int64_t n, int64_t k,
                         void* stream) {
   if (!loaded_) return kCudaInvalidDeviceFunction;
   if (!IsNumber(dtype) || m < 0 || n < 0 || k < 0) return kCudaInvalidValue;
   if (m == 0 || n == 0) return kCudaSuccess;
+  if (IsFloat(Type(dtype))) {
+    const int loaded = LoadProduct(absl::StrCat("matmul ", dtype, " ", static_cast<int>(precision), " ", m, " ", n, " ", k));
+    if (loaded != kCudaSuccess) return loaded;
+  }
   return Put(cuda_, stream, "matmul", {{a, Size(dtype, m * k)}, {b, Size(dtype, k * n)}, {c, Size(dtype, m * n)}},
              Checked(cuda_, [=] { return FakeMatmul(Type(dtype), precision, a, b, c, m, n, k); }));
 }
@@ -158,6 +171,8 @@ int FakeKernels::Linear(int dtype, DevicePrecision precision, DeviceActivation a
   if (!loaded_) return kCudaInvalidDeviceFunction;
   if (!IsFloat(Type(dtype)) || batch < 0 || in < 1 || out < 1) return kCudaInvalidValue;
   if (batch == 0) return kCudaSuccess;
+  const int loaded = LoadProduct(absl::StrCat("linear ", dtype, " ", static_cast<int>(precision), " ", batch, " ", out, " ", in));
+  if (loaded != kCudaSuccess) return loaded;
   return Put(cuda_, stream, "linear",
              {{x, Size(dtype, batch * in)}, {w, Size(dtype, out * in)}, {bias, Size(dtype, out)}, {y, Size(dtype, batch * out)}},
              Checked(cuda_, [=] { return FakeLinear(Type(dtype), precision, activation, x, w, bias, y, batch, in, out); }));
@@ -168,6 +183,8 @@ int FakeKernels::Gemm(int dtype, DevicePrecision precision, const void* a, bool 
   if (!loaded_) return kCudaInvalidDeviceFunction;
   if (!IsFloat(Type(dtype)) || m < 0 || n < 0 || k < 1) return kCudaInvalidValue;
   if (m == 0 || n == 0) return kCudaSuccess;
+  const int loaded = LoadProduct(absl::StrCat("gemm ", dtype, " ", static_cast<int>(precision), " ", a_transposed, b_transposed, " ", m, " ", n, " ", k));
+  if (loaded != kCudaSuccess) return loaded;
   return Put(cuda_, stream, "gemm", {{a, Size(dtype, m * k)}, {b, Size(dtype, k * n)}, {c, Size(dtype, m * n)}}, Checked(cuda_, [=] {
                return FakeGemm(Type(dtype), precision, a, a_transposed, b, b_transposed, c, m, n, k, accumulate);
              }));

@@ -2,8 +2,10 @@
 
 #include <atomic>
 #include <memory>
+#include <set>
 #include <string>
 
+#include "common/base/mutex.h"
 #include "common/device/cuda/api/kernels_api.h"
 #include "common/device/cuda/fake/fake_cuda.h"
 
@@ -11,7 +13,8 @@ namespace weft {
 
 // weft's device code without a GPU: the same arithmetic on FakeCuda's memory, in the streams' threads. Results are those of the real kernels bit
 // for bit, but for products of floats (those of the CPU here), functions of activations in their last bits, and which NaN an operation gives.
-// Memory that a device could not reach is an illegal address, which breaks the device.
+// Memory that a device could not reach is an illegal address, which breaks the device. The first product of floats of each shape loads device code, as
+// cuBLAS does for many of them: it waits until nothing of the process is on the device.
 class FakeKernels : public KernelsApi {
  public:
   explicit FakeKernels(FakeCuda* cuda) : cuda_(cuda) {}  // outlives this and what was queued
@@ -52,7 +55,11 @@ class FakeKernels : public KernelsApi {
   int IllegalAddress(void* stream) override;
 
  private:
+  int LoadProduct(const std::string& key);
+
   FakeCuda* const cuda_;
+  Mutex mu_;
+  std::set<std::string> products_ WEFT_GUARDED_BY(mu_);  // whose code is loaded
   int fail_load_ = kCudaSuccess;
   std::string problem_;
   std::atomic<bool> loaded_{false}, calibrated_{false};

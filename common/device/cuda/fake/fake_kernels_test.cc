@@ -2,8 +2,10 @@
 
 #include "common/device/cuda/fake/fake_kernels.h"
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <thread>
 
 #include "common/device/cuda/api/device_dtype.h"
 #include "common/device/cuda/fake/fake_test_util.h"
@@ -84,6 +86,34 @@ TEST_CASE("fake kernels: a delay holds its stream and no other, and gives way wh
   CHECK(cuda.StreamSynchronize(other) == kCudaSuccess);
   CHECK(cuda.StreamQuery(slow) == kCudaNotReady);
 }  // an hour is not waited for
+
+TEST_CASE("fake kernels: the first product of a shape waits for what is on the device, the next does not") {
+  FakeCuda cuda;
+  FakeKernels kernels(&cuda);
+  const char* problem = nullptr;
+  REQUIRE(kernels.Load(&problem) == kCudaSuccess);
+  const CudaStreamHandle busy = NewStream(&cuda), s = NewStream(&cuda);
+  float* const x = NewMemory<float>(&cuda, 64);
+  const auto product = [&](int64_t n) {
+    return kernels.Gemm(kDeviceF32, DevicePrecision::kFp32, x, false, x + 16, false, x + 32, n, n, n, false, s);
+  };
+  Gate gate;
+  REQUIRE(gate.Hold(&cuda, busy) == kCudaSuccess);
+  std::atomic<int> code{-1};
+  std::thread loads([&] { code = product(4); });
+  CHECK(Eventually([&] { return cuda.calls("LoadCode") == 1; }));
+  CHECK(code == -1);
+  gate.Open();
+  loads.join();
+  CHECK(code == kCudaSuccess);
+  Gate again;
+  REQUIRE(again.Hold(&cuda, busy) == kCudaSuccess);
+  CHECK(product(4) == kCudaSuccess);  // does not wait
+  CHECK(cuda.calls("LoadCode") == 1);
+  again.Open();
+  CHECK(product(3) == kCudaSuccess);
+  CHECK(cuda.calls("LoadCode") == 2);
+}
 
 TEST_CASE("fake kernels: what is captured runs for each launch, with the counter's number") {
   FakeCuda cuda;

@@ -1,0 +1,130 @@
+// Device code that libraries load at the first call of a shape (cuBLAS): a call that loads waits until nothing of its process is on the device, where a
+// receive may be waiting for a peer that waits for the caller. No graph may come to that.
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/integration/gpu_graphs.h"
+
+namespace weft {
+namespace {
+
+constexpr int kSenders = 3;
+
+int64_t Rows() { return Real() ? 3072 : 160; }  // large enough to be received one at a time where workers share a GPU
+
+std::vector<std::string> OneGpu() { return std::vector<std::string>(kSenders + 1, Gpu(0)); }
+std::vector<std::string> OneHost() { return std::vector<std::string>(kSenders + 1, "h0"); }
+
+// Three workers make F32[rows, rows] of the execution's number, a fourth multiplies each by itself.
+v1::Graph Squares(const std::string& name, int64_t rows, v1::Launch launch) {
+  v1::Graph g;
+  g.set_name(name);
+  const std::string receiver = absl::StrCat("w", kSenders);
+  AddActor(&g, "gemm", "std.Gemm", receiver);
+  AddActor(&g, "math", "std.Math", receiver);
+  for (int i = 0; i < kSenders; ++i) {
+    const std::string make = absl::StrCat("make", i), square = absl::StrCat("square", i), max = absl::StrCat("max", i);
+    v1::Actor* source = AddActor(&g, absl::StrCat("source", i), "std.Source", absl::StrCat("w", i));
+    source->mutable_config()->set_dtype(v1::F32);
+    source->mutable_config()->set_shape(absl::StrCat("[", rows, ", ", rows, "]"));
+    source->mutable_config()->set_fill("execution");
+    AddNode(&g, make, source->name(), "make");
+    std::string from = make;
+    if (i == 0) {
+      // The first value comes last: then those of the others have been announced, and are received behind it while it is multiplied.
+      from = "late";
+      v1::Actor* delay = AddActor(&g, "delay", "std.Delay", "w0");
+      delay->mutable_config()->set_duration_s(0.03);
+      AddNode(&g, from, "delay", "run", {make});
+    }
+    AddNode(&g, square, "gemm", "square", {from});
+    AddNode(&g, max, "math", "reduce", {square})->mutable_config()->set_reduce("max");
+    Carry(&g, from, square, v1::NCCL);
+    Give(&g, max, max);
+  }
+  g.mutable_options()->set_max_in_flight(4);
+  g.mutable_options()->set_launch(launch);
+  return g;
+}
+
+void CheckSquares(const ExecutionResult& r, int64_t rows) {
+  REQUIRE(r.ok());
+  for (int i = 0; i < kSenders; ++i) {
+    CHECK(ElementAsDouble(r.outputs.at(absl::StrCat("max", i)), 0) == static_cast<double>(rows * r.execution * r.execution));
+  }
+}
+
+TEST_CASE("gpu daemons: the first products of their shapes, beside receives that wait for peers") {
+  Daemons cluster(OneHost(), "h0", OneGpu());
+  const auto client = cluster.Dial();
+  for (const v1::Launch launch : {v1::STREAM, v1::GRAPH}) {
+    for (const int64_t rows : {Rows(), Rows() - 16}) {
+      RunAll(client.get(), Squares(absl::StrCat("squares-", rows, "-", v1::Launch_Name(launch)), rows, launch), 12,
+             [&](const ExecutionResult& r) { CheckSquares(r, rows); });
+    }
+  }
+}
+
+TEST_CASE("gpu daemons: products come beside a graph that never rests") {
+  Daemons cluster(OneHost(), "h0", OneGpu());
+  const auto client = cluster.Dial();
+  BusyGraph busy(&cluster, client.get());
+  for (int round = 0; round < 4; ++round) {
+    const int before = busy.done();
+    const int64_t rows = Rows() - 16 * round;
+    RunAll(client.get(), Squares(absl::StrCat("squares-", rows), rows, v1::STREAM), 8, [&](const ExecutionResult& r) { CheckSquares(r, rows); });
+    CHECK(busy.GoesOn(before + 4));
+  }
+  CHECK(busy.End() == "");
+}
+
+// Two workers, each of which multiplies what comes from the other: as many rows as the client sends, which nobody knows before.
+TEST_CASE("gpu daemons: products of shapes that only an execution tells, on workers that wait for each other") {
+  Daemons cluster({"h0", "h0"}, "h0", {Gpu(0), Gpu(0)});
+  const auto client = cluster.Dial();
+  const int64_t most = Rows(), columns = Real() ? 4096 : 128;
+  v1::Graph g;
+  g.set_name("rows");
+  v1::Input* input = g.add_input();
+  input->set_name("x");
+  input->set_dtype(v1::F32);
+  input->set_shape(absl::StrCat("[?<=", most, ", ", columns, "]"));
+  for (int w = 0; w < 2; ++w) {
+    const std::string worker = absl::StrCat("w", w);
+    v1::Actor* source = AddActor(&g, absl::StrCat("weights", w), "std.Source", worker);
+    source->mutable_config()->set_dtype(v1::F32);
+    source->mutable_config()->set_shape(absl::StrCat("[", columns, ", ", columns, "]"));
+    source->mutable_config()->set_fill("1");
+    AddActor(&g, absl::StrCat("gemm", w), "std.Gemm", worker);
+    AddActor(&g, absl::StrCat("math", w), "std.Math", worker);
+    AddNode(&g, absl::StrCat("w", w), source->name(), "make");
+    AddNode(&g, absl::StrCat("took", w), absl::StrCat("math", w), "identity")->add_arg()->set_input("x");
+  }
+  for (int w = 0; w < 2; ++w) {
+    const std::string product = absl::StrCat("product", w), max = absl::StrCat("max", w), from = absl::StrCat("took", 1 - w);
+    AddNode(&g, product, absl::StrCat("gemm", w), "matmul", {from, absl::StrCat("w", w)});
+    AddNode(&g, max, absl::StrCat("math", w), "reduce", {product})->mutable_config()->set_reduce("max");
+    Carry(&g, from, product, v1::NCCL);
+    Give(&g, max, max);
+  }
+  g.mutable_options()->set_max_in_flight(4);
+  RunAll(
+      client.get(), g, 24,
+      [&](const ExecutionResult& r) {
+        REQUIRE(r.ok());
+        for (int w = 0; w < 2; ++w) CHECK(ElementAsDouble(r.outputs.at(absl::StrCat("max", w)), 0) == static_cast<double>(columns * (r.execution + 1)));
+      },
+      [&](int k) {
+        Tensor x = *Tensor::OnHost(v1::F32, {most - 3 * (k % 12), columns});
+        std::fill_n(x.as<float>(), x.elements(), static_cast<float>(k + 1));
+        return std::map<std::string, Tensor>{{"x", x}};
+      });
+}
+
+}  // namespace
+}  // namespace weft

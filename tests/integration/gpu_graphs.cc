@@ -1,0 +1,185 @@
+#include "tests/integration/gpu_graphs.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cstdlib>
+#include <deque>
+
+#include "absl/strings/str_cat.h"
+
+namespace weft {
+
+std::string Gpu(int i) {
+  const char* device = getenv("WEFT_TEST_DEVICE");
+  if (device == nullptr || std::string(device).rfind("cuda", 0) != 0) return "fake-cuda";
+  const char* gpus = getenv("WEFT_TEST_GPUS");
+  return absl::StrCat("cuda:", i % (gpus == nullptr ? 1 : std::max(1, atoi(gpus))));
+}
+bool Real() { return Gpu(0) != "fake-cuda"; }
+
+void Need(const absl::Status& s) {
+  INFO(s.message());
+  REQUIRE(s.ok());
+}
+
+v1::Actor* AddActor(v1::Graph* g, const std::string& name, const std::string& cls, const std::string& worker) {
+  v1::Actor* a = g->add_actor();
+  a->set_name(name);
+  a->set_class_(cls);
+  a->set_worker(worker);
+  return a;
+}
+
+v1::Node* AddNode(v1::Graph* g, const std::string& name, const std::string& actor, const std::string& method, const std::vector<std::string>& args) {
+  v1::Node* n = g->add_node();
+  n->set_name(name);
+  n->set_actor(actor);
+  n->set_method(method);
+  for (const std::string& a : args) n->add_arg()->set_node(a);
+  return n;
+}
+
+void Carry(v1::Graph* g, const std::string& from, const std::string& to, v1::Transport transport) {
+  v1::Edge* e = g->add_edge();
+  e->set_from(from);
+  e->set_to(to);
+  e->set_transport(transport);
+}
+
+void Give(v1::Graph* g, const std::string& name, const std::string& node) {
+  v1::Output* o = g->add_output();
+  o->set_name(name);
+  o->set_node(node);
+}
+
+void RunAll(Client* client, const v1::Graph& g, int executions, const std::function<void(const ExecutionResult&)>& check,
+            const std::function<std::map<std::string, Tensor>(int)>& inputs) {
+  Client::CompileOptions compile;
+  compile.trace = false;
+  compile.timeout_s = 60;
+  Need(client->Compile(g, compile).status());
+  {
+    SessionOptions options;
+    options.graph = g.name();
+    options.deadline_s = 60;
+    auto session = client->OpenSession(options);
+    Need(session.status());
+    std::deque<ClientSession::Handle> flying;
+    for (int submitted = 0; submitted < executions || !flying.empty();) {
+      if (submitted < executions && static_cast<int>(flying.size()) < (*session)->max_in_flight()) {
+        auto h = (*session)->Submit(inputs ? inputs(submitted) : std::map<std::string, Tensor>());
+        Need(h.status());
+        flying.push_back(*h);
+        ++submitted;
+        continue;
+      }
+      auto r = (*session)->Wait(flying.front(), 60);
+      Need(r.status());
+      flying.pop_front();
+      check(*r);
+    }
+  }
+  Need(client->Teardown(g.name()));
+}
+
+v1::Graph Stream(const std::string& name, v1::Transport transport, int64_t bytes, int in_flight) {
+  v1::Graph g;
+  g.set_name(name);
+  v1::Actor* source = AddActor(&g, "source", "std.Source", "w0");
+  source->mutable_config()->set_dtype(v1::F32);
+  source->mutable_config()->set_shape(absl::StrCat("[", bytes / 4, "]"));
+  source->mutable_config()->set_fill("execution");
+  AddActor(&g, "sink", "std.Math", "w1");
+  AddNode(&g, "make", "source", "make");
+  for (const char* how : {"min", "max"}) {
+    AddNode(&g, how, "sink", "reduce", {"make"})->mutable_config()->set_reduce(how);
+    Carry(&g, "make", how, transport);
+    Give(&g, how, how);
+  }
+  g.mutable_options()->set_max_in_flight(in_flight);
+  return g;
+}
+
+void CheckStream(const ExecutionResult& r) {
+  REQUIRE(r.ok());
+  CHECK(ElementAsDouble(r.outputs.at("min"), 0) == static_cast<double>(r.execution));
+  CHECK(ElementAsDouble(r.outputs.at("max"), 0) == static_cast<double>(r.execution));
+}
+
+namespace {
+
+v1::Graph Busy() {
+  v1::Graph g = Stream("busy", v1::NCCL, 1 << 20, 4);
+  v1::Actor* back = AddActor(&g, "back", "std.Source", "w1");
+  back->mutable_config()->set_dtype(v1::F32);
+  back->mutable_config()->set_shape("[65536]");
+  back->mutable_config()->set_fill("execution");
+  AddActor(&g, "end", "std.Math", "w0");
+  AddNode(&g, "return", "back", "make");
+  AddNode(&g, "greatest", "end", "reduce", {"return"})->mutable_config()->set_reduce("max");
+  Carry(&g, "return", "greatest", v1::IPC);
+  Give(&g, "greatest", "greatest");
+  return g;
+}
+
+}  // namespace
+
+BusyGraph::BusyGraph(Daemons* cluster, Client* client) : client_(client) {
+  Client::CompileOptions compile;
+  compile.timeout_s = 60;
+  Need(client->Compile(Busy(), compile).status());
+  thread_ = std::thread([this, cluster] {
+    Run(cluster);
+    failed_.store(!problem_.empty());
+  });
+}
+
+BusyGraph::~BusyGraph() {
+  stop_.store(true);
+  if (thread_.joinable()) thread_.join();
+}
+
+bool BusyGraph::GoesOn(int done) const {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (done_.load() < done && !failed_.load() && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+  return done_.load() >= done;
+}
+
+std::string BusyGraph::End() {
+  stop_.store(true);
+  if (thread_.joinable()) thread_.join();
+  if (problem_.empty()) Need(client_->Teardown("busy"));
+  return problem_;
+}
+
+void BusyGraph::Run(Daemons* cluster) {
+  const auto own = cluster->Dial();
+  SessionOptions options;
+  options.graph = "busy";
+  auto session = own->OpenSession(options);
+  if (!session.ok()) {
+    problem_ = std::string(session.status().message());
+    return;
+  }
+  std::deque<ClientSession::Handle> flying;
+  while (problem_.empty() && (!stop_.load() || !flying.empty())) {
+    if (!stop_.load() && static_cast<int>(flying.size()) < (*session)->max_in_flight()) {
+      auto h = (*session)->Submit({});
+      if (h.ok()) flying.push_back(*h);
+      if (!h.ok()) problem_ = std::string(h.status().message());
+      continue;
+    }
+    const auto r = (*session)->Wait(flying.front(), 60);
+    flying.pop_front();
+    if (!r.ok()) {
+      problem_ = std::string(r.status().message());
+    } else if (!r->ok() || ElementAsDouble(r->outputs.at("max"), 0) != static_cast<double>(r->execution) ||
+               ElementAsDouble(r->outputs.at("greatest"), 0) != static_cast<double>(r->execution)) {
+      problem_ = absl::StrCat("execution ", r->execution, " is wrong");
+    }
+    ++done_;
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,61 @@
+#pragma once
+
+// Graphs over worker processes on GPUs, and what runs and checks them: on real GPUs where $WEFT_TEST_DEVICE says so, otherwise on GPUs that the CPU plays.
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "client/cpp/client.h"
+#include "tests/integration/daemons.h"
+
+namespace weft {
+
+// Device of a worker: GPU i of those that $WEFT_TEST_GPUS counts (default 1), or a played one of its own.
+std::string Gpu(int i);
+// Whether the GPUs are real.
+bool Real();
+// Fails the case with the status's words.
+void Need(const absl::Status& s);
+
+v1::Actor* AddActor(v1::Graph* g, const std::string& name, const std::string& cls, const std::string& worker);
+v1::Node* AddNode(v1::Graph* g, const std::string& name, const std::string& actor, const std::string& method, const std::vector<std::string>& args = {});
+void Carry(v1::Graph* g, const std::string& from, const std::string& to, v1::Transport transport);
+void Give(v1::Graph* g, const std::string& name, const std::string& node);
+
+// Compiles the graph, runs `executions` with as many in flight as it allows, and tears it down; `check` sees each result in order. `inputs` (may be empty)
+// makes those of execution k.
+void RunAll(Client* client, const v1::Graph& g, int executions, const std::function<void(const ExecutionResult&)>& check,
+            const std::function<std::map<std::string, Tensor>(int)>& inputs = {});
+
+// w0 makes values of `bytes`, all elements the execution's number; w1 finds their smallest and largest element.
+v1::Graph Stream(const std::string& name, v1::Transport transport, int64_t bytes, int in_flight);
+void CheckStream(const ExecutionResult& r);
+
+// A graph that never rests, from here to End: w0 -> w1 over NCCL and w1 -> w0 over ipc, whose transfers wait for peers on the devices, as many executions
+// in flight as it allows, each checked.
+class BusyGraph {
+ public:
+  BusyGraph(Daemons* cluster, Client* client);
+  ~BusyGraph();
+
+  int done() const { return done_.load(); }
+  // Whether so many executions come to be done; false after 20 s, or when one was wrong.
+  bool GoesOn(int done) const;
+  // What was wrong; empty when nothing was.
+  std::string End();
+
+ private:
+  void Run(Daemons* cluster);
+
+  Client* const client_;
+  std::atomic<bool> stop_{false}, failed_{false};
+  std::atomic<int> done_{0};
+  std::string problem_;  // the thread's, until it has ended
+  std::thread thread_;
+};
+
+}  // namespace weft
