@@ -331,9 +331,7 @@ double ShmRoundTrip() {
 }
 
 // One execution goes `trips` times CPU worker -> GPU task -> CPU worker.
-double RoundTrip(int trips) {
-  Daemons cluster({"h0", "h0"}, "h0", {"cpu --spin 50ms", absl::StrCat(GpuOf(1), " --spin 50ms")});
-  const auto client = cluster.Dial();
+double RoundTrip(Client* client, int trips) {
   v1::Graph g;
   g.set_name("trips");
   const auto actor = [&](const char* name, const char* cls, const char* worker) {
@@ -365,7 +363,7 @@ double RoundTrip(int trips) {
   out->set_name("out");
   out->set_node(last);
   g.mutable_options()->set_max_in_flight(1);
-  const Steady s = Run(client.get(), g, 10, 40);
+  const Steady s = Run(client, g, 10, 40);
   for (const ExecutionResult& r : s.results) {
     if (ElementAsDouble(r.outputs.at("out"), 0) != static_cast<double>(r.execution)) throw std::runtime_error("a wrong value came back");
   }
@@ -383,13 +381,22 @@ void Trips(CudaDevice* d) {
       d->api()->StreamSynchronize(s->native());
     }));
   }
-  const double launch = Median(launches), shm = ShmRoundTrip();
-  // Client and driver cost the same for few trips and for many.
-  constexpr int kFew = 10, kMany = 110;
-  const double weft = (RoundTrip(kMany) - RoundTrip(kFew)) / (kMany - kFew);
+  // Client and driver cost the same for few trips and for many. Where processes and threads come to lie decides much of it, on machines of several sockets:
+  // the medians over some of each.
+  constexpr int kFew = 10, kMany = 110, kPlacements = 3;
+  std::vector<double> shms, wefts;
+  for (int i = 0; i < kPlacements; ++i) {
+    shms.push_back(ShmRoundTrip());
+    Daemons cluster({"h0", "h0"}, "h0", {"cpu --spin 50ms", absl::StrCat(GpuOf(1), " --spin 50ms")});
+    const auto client = cluster.Dial();
+    const double few = RoundTrip(client.get(), kFew);
+    wefts.push_back((RoundTrip(client.get(), kMany) - few) / (kMany - kFew));
+  }
+  const double launch = Median(launches), shm = Median(shms), weft = Median(wefts);
   const double ratio = weft / (launch + shm);
-  Row("CPU -> GPU -> CPU, 4 bytes", absl::StrFormat("%.1f us; launch + synchronise %.1f us + shared memory round trip %.2f us: %s", weft * 1e6,
-                                                    launch * 1e6, shm * 1e6, Ratio(ratio)),
+  const auto [least, most] = std::minmax_element(wefts.begin(), wefts.end());
+  Row("CPU -> GPU -> CPU, 4 bytes", absl::StrFormat("%.1f us (%.1f to %.1f); launch + synchronise %.1f us + shared memory round trip %.2f us: %s", weft * 1e6,
+                                                    *least * 1e6, *most * 1e6, launch * 1e6, shm * 1e6, Ratio(ratio)),
       "<= 2.0", ratio <= 2.0);
 }
 

@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
   };
   static const Part kParts[] = {
       {"overlap", Overlap, "three senders and a receiver, overlap off, on, and with 4 in flight: [--transport shm|ipc|nccl] [--balanced] [--rows N] [--executions N] "
-                           "[--trace FILE.json]: the last one, op by op, for Perfetto"},
+                           "[--trace FILE.json]: the last one, op by op, for Perfetto, and with overlap off in FILE.json.off"},
       {"edges", Edges,
        "nccl or ipc edges against bare ncclSend and ncclRecv or peer copies: [--transport nccl|ipc] [--sizes 8,64k,64m,1g] [--launch stream|graph]"},
       {"kill", Kill, "kill -9 of one of four workers during transfers: [--transport nccl|ipc|shm] [--rounds N] [--seconds S] [--mib N]"},

@@ -229,7 +229,12 @@ int Overlap(int argc, char** argv) {
                            " x faster"),
         base.transport == v1::IPC ? "" : absl::StrFormat(">= %.2f", mark), base.transport == v1::IPC ? -1 : gain >= mark);
   }
-  if (!trace.empty()) WriteTrace(client.get(), Make("traced", c), trace);
+  if (!trace.empty()) {
+    WriteTrace(client.get(), Make("traced", c), trace);
+    c.overlap = v1::OFF;
+    c.in_flight = 1;
+    WriteTrace(client.get(), Make("traced-off", c), absl::StrCat(trace, ".off"));
+  }
   return 0;
 }
 

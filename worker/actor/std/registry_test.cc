@@ -107,6 +107,13 @@ TEST_CASE("registry: small calls run inline, large ones do not") {
   c.set_shape("[1048576]");
   CHECK_FALSE((*ActorRegistry::Std("cpu").Make("std.Source", c, nullptr))->RunsInline(0, {}));
   CHECK((*ActorRegistry::Std("cpu").Make("std.Delay", {}, nullptr))->RunsInline(0, {}));
+  v1::Config makes;
+  makes.set_dtype(v1::F32);
+  makes.set_shape("[1048576]");
+  for (const char* cls : {"std.Delay", "std.Fail"}) {
+    CHECK_FALSE((*ActorRegistry::Std("cpu").Make(cls, makes, nullptr))->RunsInline(0, {}));  // makes 4 MiB
+    CHECK((*ActorRegistry::Std("cpu").Make(cls, makes, nullptr))->RunsInline(0, {small}));
+  }
 }
 
 }  // namespace

@@ -34,10 +34,10 @@ absl::Status PassOn(CallContext& ctx, const std::vector<Tensor>& args, MadeSpec*
 
 class DelayActor : public Actor {
  public:
+  explicit DelayActor(size_t makes) : makes_(makes) {}
+
   absl::StatusOr<int> Method(const std::string& name) const override { return FindMethod("std.Delay", {kRun}, name); }
-  bool RunsInline(int, const std::vector<Tensor>& args) const override {
-    return args.empty() || args[0].bytes() <= kInlineBytes;
-  }
+  bool RunsInline(int, const std::vector<Tensor>& args) const override { return (args.empty() ? makes_ : args[0].bytes()) <= kInlineBytes; }
 
   absl::Status Call(int, CallContext& ctx, const std::vector<Tensor>& args, std::vector<Tensor>* outs) override {
     WEFT_RETURN_IF_ERROR(CheckCounts(kRun, args.size(), outs->size()));
@@ -47,15 +47,16 @@ class DelayActor : public Actor {
   }
 
  private:
+  const size_t makes_;
   MadeSpec made_;
 };
 
 class FailActor : public Actor {
  public:
+  explicit FailActor(size_t makes) : makes_(makes) {}
+
   absl::StatusOr<int> Method(const std::string& name) const override { return FindMethod("std.Fail", {kRun}, name); }
-  bool RunsInline(int, const std::vector<Tensor>& args) const override {
-    return args.empty() || args[0].bytes() <= kInlineBytes;
-  }
+  bool RunsInline(int, const std::vector<Tensor>& args) const override { return (args.empty() ? makes_ : args[0].bytes()) <= kInlineBytes; }
 
   absl::Status Call(int, CallContext& ctx, const std::vector<Tensor>& args, std::vector<Tensor>* outs) override {
     WEFT_RETURN_IF_ERROR(CheckCounts(kRun, args.size(), outs->size()));
@@ -68,8 +69,15 @@ class FailActor : public Actor {
   }
 
  private:
+  const size_t makes_;
   MadeSpec made_;
 };
+
+// Of what a call without arguments makes, as far as the actor's config says so; a node's own shape is known only to its calls.
+size_t MadeBytes(const v1::Config& config) {
+  MadeSpec made;
+  return made.Use(config, v1::F32, "[1]").ok() ? made.bytes() : 0;
+}
 
 template <typename E>
 bool AllFinite(const Tensor& x) {
@@ -96,11 +104,11 @@ absl::Status Finite(CallContext& ctx, const std::vector<Tensor>& args, std::vect
 }  // namespace
 
 void RegisterTestingActors(ActorRegistry* registry) {
-  registry->Register("std.Delay", [](const v1::Config&, Device*) -> absl::StatusOr<std::unique_ptr<Actor>> {
-    return std::make_unique<DelayActor>();
+  registry->Register("std.Delay", [](const v1::Config& config, Device*) -> absl::StatusOr<std::unique_ptr<Actor>> {
+    return std::make_unique<DelayActor>(MadeBytes(config));
   });
-  registry->Register("std.Fail", [](const v1::Config&, Device*) -> absl::StatusOr<std::unique_ptr<Actor>> {
-    return std::make_unique<FailActor>();
+  registry->Register("std.Fail", [](const v1::Config& config, Device*) -> absl::StatusOr<std::unique_ptr<Actor>> {
+    return std::make_unique<FailActor>(MadeBytes(config));
   });
   registry->Register("std.Check", [](const v1::Config&, Device*) -> absl::StatusOr<std::unique_ptr<Actor>> {
     return std::make_unique<TableActor>("std.Check", std::vector<StdMethod>{{"finite", 1, 1, 1, kInlineBytes, Finite}});
