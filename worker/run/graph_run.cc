@@ -149,6 +149,7 @@ GraphRun::Blocked GraphRun::WhyBlocked(const LocalOp& op, const OpState& state, 
   }
   if (state.sender != nullptr && state.sender->Poll(k) != PortState::kReady) return Blocked::kPort;
   if (state.receiver != nullptr && state.receiver->Poll(k) != PortState::kReady) return Blocked::kPort;
+  if (state.loads && loaded_.owes && loaded_.owes()) return Blocked::kLoads;
   return Blocked::kNot;
 }
 

@@ -99,7 +99,7 @@ class GraphRun {
   v1::WorkerView Inspect() const;
 
  private:
-  enum class Blocked { kNot, kAdmission, kWait, kPort, kFailed };
+  enum class Blocked { kNot, kAdmission, kWait, kPort, kLoads, kFailed };
 
   // What an op made in one execution, until nobody holds it. Kept by execution, not by buffer: where the device waits, the next user of
   // a buffer may be issued before the host has seen the last reader done.
@@ -126,6 +126,7 @@ class GraphRun {
     std::vector<std::shared_ptr<void>> buffers;  // READ that copies, RECV, COLLECTIVE: one per slot
     Actor* actor = nullptr;
     int method = 0;
+    bool loads = false;  // COMPUTE: a call may load device code (Actor::LoadsByShape), for shapes that nobody knows before
     bool on_host = false;  // COMPUTE on a GPU: its outputs lie in memory that the host reaches
     SendPort* sender = nullptr;
     RecvPort* receiver = nullptr;

@@ -18,6 +18,8 @@ std::string GraphRun::WaitText(const LocalOp& op, const OpState& state, int64_t 
       return absl::StrCat("execution ", k, " to be admitted");
     case Blocked::kPort:
       return state.sender != nullptr ? state.sender->WaitsFor() : state.receiver->WaitsFor();
+    case Blocked::kLoads:
+      return "NCCL to launch transfers that peers have been told of: loading device code for the call's shapes would hold them up";
     case Blocked::kWait:
       break;
   }

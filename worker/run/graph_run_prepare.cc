@@ -105,6 +105,7 @@ absl::Status GraphRun::PrepareOp(int i) {
       if (it == loaded_.actors.end()) return missing("actor");
       s.actor = it->second.get();
       WEFT_ASSIGN_OR_RETURN(s.method, s.actor->Method(op.node->method));
+      s.loads = s.actor->LoadsByShape(s.method) && !HasFixedShapes(program_, op);
       s.on_host = BelongsOnHost(op);
       WEFT_ASSIGN_OR_RETURN(OutputBuffers buffers, OutputBuffers::Create(op, Describe(op), device_, loaded_.arena.get(), status_words_, s.on_host));
       s.call = std::make_unique<ComputeCall>(&op, std::move(buffers));

@@ -1,6 +1,7 @@
 #include "worker/run/graph_run.h"
 
 #include <catch2/catch.hpp>
+#include <functional>
 #include <map>
 
 #include "common/channel/fake/fake_link.h"
@@ -11,16 +12,17 @@ namespace weft {
 namespace {
 
 // "sum": adds arguments and the execution's number. "fail": fails on odd executions. "wide": makes 3 elements whatever is declared.
-// "late": as sum, on the device's thread. "throw": throws.
+// "late": as sum, on the device's thread. "throw": throws. "product": as sum, and may load device code.
 class TestActor : public Actor {
  public:
   absl::StatusOr<int> Method(const std::string& name) const override {
-    const std::map<std::string, int> m = {{"sum", 0}, {"fail", 1}, {"wide", 2}, {"late", 3}, {"throw", 4}, {"grow", 5}};
+    const std::map<std::string, int> m = {{"sum", 0}, {"fail", 1}, {"wide", 2}, {"late", 3}, {"throw", 4}, {"grow", 5}, {"product", 6}};
     const auto it = m.find(name);
     if (it == m.end()) return absl::NotFoundError("no method " + name);
     return it->second;
   }
   bool RunsInline(int method, const std::vector<Tensor>&) const override { return method != 3; }
+  bool LoadsByShape(int method) const override { return method == 6; }
   absl::Status Call(int method, CallContext& ctx, const std::vector<Tensor>& args, std::vector<Tensor>* outs) override {
     if (method == 1 && ctx.execution() % 2 == 1) return absl::AbortedError("odd");
     if (method == 4) throw std::runtime_error("thrown on purpose");
@@ -39,7 +41,7 @@ class TestActor : public Actor {
 
 // One worker with both kinds of neighbours: an input edge from w1 and an output edge to w1, driven by hand.
 struct Rig {
-  explicit Rig(TestPlan t, FakeDevice::Options device_options = {}, FakeLink::Options link_options = {})
+  explicit Rig(TestPlan t, FakeDevice::Options device_options = {}, FakeLink::Options link_options = {}, std::function<bool()> owes = {})
       : device(&clock, device_options) {
     LoadedGraph l;
     link_options.clock = &clock;
@@ -65,6 +67,7 @@ struct Rig {
       }
     }
     l.plan = t.plan;
+    l.owes = std::move(owes);
     l.admitted = [this] { return admitted; };
     l.close_links = [this](const absl::Status& s) { closed_with = s; };
     GraphRun::Options o;
@@ -202,6 +205,32 @@ TEST_CASE("graph run: while it pauses, an execution that has begun ends and the 
   CHECK(r.run->InFlight());
   r.Drive();
   CHECK(r.run->completed() == 2);
+}
+
+TEST_CASE("graph run: a call that may load device code waits until nothing is owed to peers, where only its execution tells its shapes") {
+  for (const bool fixed : {true, false}) {
+    const Spec spec = TestPlan::F32Spec(fixed ? "[2]" : "[?<=2]");
+    TestPlan t({"w0", "w1"});
+    const int actor = t.Actor("test");
+    const int in = t.Edge(1, 0, false, 2, spec), out = t.Edge(0, 1, false, 2, spec);
+    const int read = t.Receive(in);
+    const int product = t.Compute("c", actor, "product", {{read, 0}}, 2, {spec});
+    t.Wait(product, t.Send(out, {product, 0}), 2, v1::PlanWait::BUFFER);
+    bool owes = true;
+    Rig r(std::move(t), {}, {}, [&owes] { return owes; });
+    INFO(r.created.ToString());
+    REQUIRE(r.created.ok());
+    r.admitted = 0;
+    r.Give(0, 0, 1);
+    r.Drive();
+    CHECK(r.run->completed() == (fixed ? 1 : 0));
+    if (fixed) continue;
+    CHECK(r.LaneText(v1::LANE_COMPUTE) ==
+          "waiting COMPUTE c: NCCL to launch transfers that peers have been told of: loading device code for the call's shapes would hold them up");
+    owes = false;
+    r.Drive();
+    CHECK(r.run->completed() == 1);
+  }
 }
 
 TEST_CASE("graph run: what it waits for has a name") {

@@ -154,4 +154,12 @@ absl::StatusOr<Program> BuildProgram(const Plan& part) {
   return Builder(part).Build();
 }
 
+bool HasFixedShapes(const Program& program, const LocalOp& op) {
+  const auto fixed = [](const Spec& spec) {
+    return std::all_of(spec.shape.dims.begin(), spec.shape.dims.end(), [](const Dim& d) { return d.kind == Dim::kFixed; });
+  };
+  return std::all_of(op.outputs.begin(), op.outputs.end(), fixed) &&
+         std::all_of(op.args.begin(), op.args.end(), [&](const LocalArg& a) { return fixed(program.ops[a.op].outputs.at(a.output)); });
+}
+
 }  // namespace weft

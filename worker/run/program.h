@@ -51,6 +51,9 @@ struct Program {
   std::vector<LocalLane> lanes;  // only those with ops
 };
 
+// Whether a COMPUTE's arguments and outputs have one shape in every execution.
+bool HasFixedShapes(const Program& program, const LocalOp& op);
+
 // InvalidArgument names the op and field: a reference to an op of another worker, an argument that does not exist or comes later, a kind
 // that does not fit its lane, a negative distance, slots below 1.
 absl::StatusOr<Program> BuildProgram(const Plan& part);

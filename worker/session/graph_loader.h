@@ -3,6 +3,7 @@
 // From a worker's part of a plan to ports, actors and communicators: the two phases of bootstrap. Blocking, under deadlines; runs on a
 // graph's own thread, never on the loop's.
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <map>
@@ -19,6 +20,7 @@
 #include "common/channel/shm/hub.h"
 #include "common/comm/gloo/gloo_mesh.h"
 #include "common/comm/nccl/nccl_comm.h"
+#include "common/comm/nccl/nccl_work.h"
 #include "common/device/cuda/cuda_device.h"
 #include "common/device/device.h"
 #include "common/plan/plan.h"
@@ -102,6 +104,24 @@ struct WorkerEnv {
   }
   const std::shared_ptr<std::atomic<int>> loads_at_calls = std::make_shared<std::atomic<int>>(0);
 
+  // Of graphs that run: the loop's thread asks whether any of them owes a peer something (NcclQueue::Owes). Thread-safe, but for the queues themselves.
+  void AddQueue(std::weak_ptr<NcclQueue> queue) {
+    MutexLock lock(&queues_mu);
+    queues.push_back(std::move(queue));
+  }
+  bool Owes() {
+    MutexLock lock(&queues_mu);
+    queues.erase(std::remove_if(queues.begin(), queues.end(), [](const std::weak_ptr<NcclQueue>& q) { return q.expired(); }), queues.end());
+    return std::any_of(queues.begin(), queues.end(), [](const std::weak_ptr<NcclQueue>& q) {
+      const std::shared_ptr<NcclQueue> queue = q.lock();
+      if (queue == nullptr) return false;
+      queue->Pump();
+      return queue->Owes();
+    });
+  }
+  Mutex queues_mu;
+  std::vector<std::weak_ptr<NcclQueue>> queues WEFT_GUARDED_BY(queues_mu);
+
   Mutex gloo_mu;
   std::shared_ptr<GlooDevice> gloo WEFT_GUARDED_BY(gloo_mu);
 };
@@ -152,6 +172,9 @@ class GraphLoader {
   // Phase 2: meets every peer and tries every edge once, in plan order, with a checked message. DeadlineExceeded and Unavailable name the
   // peer or edge; Cancelled carries the flag's cause.
   absl::StatusOr<LoadedGraph> Connect(const v1::Connect& peers);
+
+  // When the graph is given to the loop, which alone uses its queue of NCCL's ops from then on.
+  void Started();
 
  private:
   std::string Key(int32_t writer, int32_t reader) const;

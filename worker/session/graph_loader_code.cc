@@ -48,10 +48,6 @@ class WarmContext : public CallContext {
   const size_t bytes_;
 };
 
-bool IsFixed(const Spec& spec) {
-  return std::all_of(spec.shape.dims.begin(), spec.shape.dims.end(), [](const Dim& d) { return d.kind == Dim::kFixed; });
-}
-
 }  // namespace
 
 struct GraphLoader::CodeCall {
@@ -82,9 +78,8 @@ absl::StatusOr<std::vector<GraphLoader::CodeCall>> GraphLoader::CallsThatLoad(co
     for (const PlanActor& a : part_.actors) {
       if (a.id == op.node->actor) absl::StrAppend(&c.key, "|", a.cls);
     }
-    bool fixed = true, bounded = true;
+    bool bounded = true;
     const auto add = [&](const Spec& spec) {
-      fixed = fixed && IsFixed(spec);
       bounded = bounded && !spec.shape.HasDynamic();
       absl::StrAppend(&c.key, "|", spec.ToString());
       if (bounded) c.bytes = std::max<size_t>(c.bytes, spec.MaxBytes());
@@ -94,7 +89,7 @@ absl::StatusOr<std::vector<GraphLoader::CodeCall>> GraphLoader::CallsThatLoad(co
       add(c.args.back());
     }
     for (const Spec& spec : op.outputs) add(spec);
-    if (!fixed && !loads_at_calls_) {
+    if (!loads_at_calls_ && !HasFixedShapes(program, op)) {
       loads_at_calls_ = true;
       links_->Keep(env_->LoadsAtCalls());
     }

@@ -131,6 +131,10 @@ absl::Status GraphLoader::CheckOneLane(const std::vector<const PlanEdge*>& edges
   return absl::OkStatus();
 }
 
+void GraphLoader::Started() {
+  if (nccl_ != nullptr) env_->AddQueue(nccl_->queue);
+}
+
 absl::Status GraphLoader::MakeNcclPorts(LoadedGraph* loaded, Nanos deadline) {
   std::map<std::pair<int32_t, int32_t>, std::vector<const PlanEdge*>> pairs;
   for (const PlanEdge& e : part_.edges) {

@@ -193,6 +193,7 @@ void GraphSession::Start() {
 
 void GraphSession::DoStart() {
   if (run_ == nullptr) return;  // the failed Connect was answered; a late Start is normal
+  loader_->Started();
   env_->executor->Add(std::move(run_));
   Doing("");
   // An abort that came in between must not be lost.

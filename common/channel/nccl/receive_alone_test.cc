@@ -197,6 +197,40 @@ TEST_CASE("nccl received alone: where calls may wait until no kernel runs, nothi
   }
 }
 
+TEST_CASE("nccl link: a send that its receiver has been told of is owed until NCCL has launched it; a receive never is before it is launched") {
+  TestGpu a, b;
+  LinkEnds ends(&a, &b);
+  auto [s, r] = ends.Ports(NcclEdge(1, Large()));
+  for (int64_t k = 0; k < 2; ++k) {
+    CHECK_FALSE(ends.send->queue->Owes());
+    a.nccl.polls = 1000;  // NCCL takes its time to launch
+    const EventRef sent = *s->Send(k, Of(&a, kLate, k), ends.send->stream.get());
+    Ask({sent});
+    CHECK_FALSE(sent->Queued());
+    CHECK(ends.send->queue->Owes());
+    a.nccl.polls = 0;
+    REQUIRE(Until([&] { return sent->Queued(); }));
+    CHECK_FALSE(ends.send->queue->Owes());
+    REQUIRE(Until([&] { return r->Poll(k) == PortState::kReady; }));
+    CHECK_FALSE(ends.recv->queue->Owes());
+    Value out;
+    const EventRef got = *r->Recv(k, b.Buffer(v1::F32, {kLate}), &out, ends.recv->stream.get());
+    REQUIRE(Until([&] { return AllReady({sent, got}); }));
+    CHECK_FALSE(ends.recv->queue->Owes());
+  }
+  // One whose receiver is not told of it yet, since the value is not ready, is owed to nobody, launched or not.
+  const auto at_once = std::make_shared<std::atomic<int>>(0);
+  TestGpu c, d;
+  LinkEnds told(&c, &d, 7, 7, /*send_when_taken=*/true, false, false, at_once);
+  auto [from, to] = told.Ports(NcclEdge(1, Large()));
+  const EventRef sent = *from->Send(0, Of(&c, kLate, 0), told.send->stream.get());
+  Ask({sent});
+  CHECK(told.send->queue->Owes());  // announced, and its receiver has not taken it
+  at_once->store(1);
+  REQUIRE(Until([&] { return sent->Queued(); }));
+  CHECK_FALSE(told.send->queue->Owes());
+}
+
 TEST_CASE("nccl received alone: what CUDA refuses at its launch ends the link with the edge's name, at every call") {
   for (const char* method : {"EventRecord", "EventCreate"}) {
     TestGpu a, b;

@@ -111,6 +111,7 @@ class NcclSendPort::Sending : public NcclTransfer {
   }
 
  private:
+  bool Promised() const override { return !announcing_->waits(); }
   Turn MyTurn() override {
     const Turn turn = NcclTransfer::MyTurn();
     if (when_taken_ && !link()->AtOnce() && !announcing_->Taken()) return Turn::kWait;

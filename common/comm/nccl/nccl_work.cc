@@ -135,6 +135,14 @@ EventRef NcclQueue::LastButOne(Stream* stream) const {
   return it == on_device_.end() ? EventRef() : it->second.second;
 }
 
+bool NcclQueue::Owes() const {
+  return std::any_of(lines_.begin(), lines_.end(), [](const auto& line) {
+    return std::any_of(line.second.begin(), line.second.end(), [](const std::shared_ptr<NcclWork>& op) {
+      return !op->cancelled_ && (op->connecting() || (op->stage_ == NcclWork::Stage::kWaiting && op->Promised()));
+    });
+  });
+}
+
 void NcclQueue::Sweep() {
   if (pumping_) return;  // which takes them out itself
   std::vector<std::shared_ptr<NcclWork>> gone;  // outlives the lines' iteration

@@ -60,6 +60,8 @@ class NcclWork : public Event, public std::enable_shared_from_this<NcclWork> {
   virtual Turn MyTurn() { return Turn::kLaunch; }
   // Puts the work on the stream.
   virtual absl::Status Launch() = 0;
+  // A peer has been told of it, and may have launched its part.
+  virtual bool Promised() const { return false; }
   // More work behind it, once NCCL has launched.
   virtual absl::Status Launched() { return absl::OkStatus(); }
   // On the host: something besides the device that must have happened.
@@ -96,6 +98,8 @@ class NcclQueue : public std::enable_shared_from_this<NcclQueue> {
   void Later(std::function<bool()> step) { steps_.push_back(std::move(step)); }
   // Launches what can be. Called by every Poll and Ready of what uses the queue.
   void Pump();
+  // Whether NCCL has yet to put something on the device whose peer may be waiting for it there: then nothing may be called that waits for the device.
+  bool Owes() const;
   // Forgets what is over or cancelled, wherever it stands in its line.
   void Sweep();
   // The event of the last but one op that was put on `stream`; nullptr where there was none. Once it is ready, one op at most is under way there.
