@@ -16,8 +16,10 @@
 namespace weft {
 namespace {
 
-// Graphs whose executions are under way end them in a fraction of that, if they ever do.
-constexpr Nanos kRestPatience = 20 * kNanosPerSecond;
+// Graphs whose executions are under way end them in a fraction of a second, if they ever do. So long a part of options.bootstrap_timeout_s is waited for that:
+// the driver is to hear from this worker what it waited for.
+constexpr double kRestPart = 0.5;
+constexpr double kBootstrapTimeout = 30;  // the driver's default
 // A library's code is on the GPU in a tenth of a second.
 constexpr Nanos kLoadLimit = 60 * kNanosPerSecond;
 constexpr std::chrono::microseconds kLook(100);
@@ -111,7 +113,9 @@ absl::Status GraphLoader::LoadCode() {
     WEFT_ASSIGN_OR_RETURN(memory, env_->cuda->Allocate(bytes));
   }
   const Nanos began = env_->clock->Now();
-  WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<void> rest, env_->quiet->Rest(part_.graph, began + kRestPatience, [this] { return cancel_->Get(); }));
+  const double timeout_s = part_.options.bootstrap_timeout_s() > 0 ? part_.options.bootstrap_timeout_s() : kBootstrapTimeout;
+  WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<void> rest,
+                        env_->quiet->Rest(part_.graph, began + FromSeconds(kRestPart * timeout_s), [this] { return cancel_->Get(); }));
   const Nanos rests = env_->clock->Now();
   WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<Stream> stream, env_->device->NewStream(v1::LANE_COMPUTE));
   for (const CodeCall& c : calls) {
