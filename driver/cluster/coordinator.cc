@@ -169,7 +169,11 @@ void Coordinator::TickGraph(GraphRecord* g, Nanos now, Actions* after) {
   if (g->settle_at != 0) {
     if (now >= g->settle_at) Settle(g, after);
   } else if (g->bootstrapping()) {
-    if (now >= g->phase_deadline) PhaseOverdue(g, after);
+    if (now >= g->phase_deadline) {
+      PhaseOverdue(g, after);
+    } else if (!g->asked && now >= g->phase_deadline - FromSeconds(timeouts_.inspect_s)) {
+      AskWhatHolds(g, after);
+    }
   } else if (g->state == GraphState::kDraining) {
     if (g->replan != nullptr) TickReplan(g, now, after);
     if (now >= g->deadline && g->state == GraphState::kDraining) BeginUnload(g, after);

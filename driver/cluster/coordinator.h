@@ -136,6 +136,7 @@ class Coordinator {
   void AdvanceIfAnswered(GraphRecord* g, Actions* after) WEFT_REQUIRES(mu_);
   void SendToMember(GraphRecord* g, GraphMember* m, v1::DriverMessage message, Actions* after) WEFT_REQUIRES(mu_);
   void SessionConnected(const std::string& graph, const std::string& attempt, const absl::Status& status);
+  void AskWhatHolds(GraphRecord* g, Actions* after) WEFT_REQUIRES(mu_);
   void PhaseOverdue(GraphRecord* g, Actions* after) WEFT_REQUIRES(mu_);
   // coordinator_failure.cc
   void SessionFailed(const std::string& graph, const std::string& attempt, const absl::Status& status);

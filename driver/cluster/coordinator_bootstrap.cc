@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -36,6 +37,8 @@ GraphMember* Coordinator::FindMember(GraphRecord* g, const std::string& worker) 
 void Coordinator::EnterPhase(GraphRecord* g, GraphState phase) {
   g->state = phase;
   for (GraphMember& m : g->members) m.answered = false;
+  g->asked = false;
+  g->doing.clear();
   const double timeout_s = g->plan->options.bootstrap_timeout_s() > 0 ? g->plan->options.bootstrap_timeout_s() : 30.0;
   g->phase_deadline = clock_->Now() + FromSeconds(timeout_s);
 }
@@ -140,11 +143,27 @@ void Coordinator::SessionConnected(const std::string& graph, const std::string& 
   after.Run();
 }
 
+// Shortly before the phase is overdue, so that its error says what is being waited for.
+void Coordinator::AskWhatHolds(GraphRecord* g, Actions* after) {
+  g->asked = true;
+  after->Add([this, name = g->name, attempt = g->attempt, phase = g->state] {
+    Inspect(name, [this, name, attempt, phase](v1::InspectReply reply) {
+      MutexLock lock(&mu_);
+      GraphRecord* const record = FindAttempt(name, attempt);
+      if (record == nullptr || record->state != phase || !record->asked) return;
+      for (const v1::WorkerView& view : reply.view()) {
+        if (view.graph() == name && absl::StartsWith(view.problem(), "bootstrap: ")) record->doing[view.worker()] = view.problem();
+      }
+    }).IgnoreError();  // the graph has gone meanwhile
+  });
+}
+
 void Coordinator::PhaseOverdue(GraphRecord* g, Actions* after) {
   std::vector<std::string> missing;
   for (const GraphMember& m : g->members) {
     if (m.answered) continue;
-    const std::string problem = registry_.Problem(m.name);
+    std::string problem = registry_.Problem(m.name);
+    if (const auto said = g->doing.find(m.name); problem.empty() && said != g->doing.end()) problem = said->second;
     missing.push_back(absl::StrCat("worker ", m.name, problem.empty() ? "" : absl::StrCat(" (", problem, ")")));
   }
   if (g->state == GraphState::kConnecting && !g->session_connected) missing.push_back("the driver's own end");

@@ -126,6 +126,32 @@ TEST_CASE("a worker that dies in any phase fails the compile with its name, and 
   CHECK(c.StateOf("g") == "failed");
 }
 
+TEST_CASE("a phase that is overdue says what those do who have not answered") {
+  Three c;
+  c.Compile(FakeCluster::Graph("g", {"w0", "w1", "w2"}));
+  c.w1.Load();
+  c.After(8);
+  for (FakeWorker* w : {&c.w0, &c.w1, &c.w2}) w->Heartbeat(0);
+  CHECK(c.w0.link->Count(What::kInspect) == 0);
+  c.After(1);
+  REQUIRE(c.w0.link->Count(What::kInspect) == 1);
+  for (FakeWorker* w : {&c.w0, &c.w1}) {
+    v1::WorkerMessage m = w->Message();
+    m.mutable_inspect_result()->set_request(w->link->Of(What::kInspect)[0].inspect().request());
+    v1::WorkerView* view = m.mutable_inspect_result()->add_view();
+    view->set_graph("g");
+    view->set_problem("bootstrap: it waits for the moon, for 8.5 s");
+    w->Say(m);
+  }
+  CHECK(c.ended == 0);
+  for (FakeWorker* w : {&c.w0, &c.w1, &c.w2}) w->Heartbeat(0);
+  c.After(1);
+  REQUIRE(c.ended == 1);
+  CHECK(c.w0.link->Count(What::kInspect) == 1);
+  CHECK(Has(c.result.status(), "no answer within 10.0 s from worker w0 (bootstrap: it waits for the moon, for 8.5 s), worker w2"));
+  CHECK_FALSE(Has(c.result.status(), "w1"));
+}
+
 TEST_CASE("a phase that is overdue names who has not answered") {
   Three c;
   c.Compile(FakeCluster::Graph("g", {"w0", "w1", "w2"}));

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -62,6 +63,8 @@ struct GraphRecord {
   CompileDone compile_done;
   Nanos bootstrap_began = 0;
   Nanos phase_deadline = 0;
+  bool asked = false;                        // what those do that have not answered the phase
+  std::map<std::string, std::string> doing;  // what they said
 
   // The first cause. While `settle_at` is set it is provisional: a report that a peer is gone waits a moment for the death itself.
   absl::Status cause;
