@@ -125,7 +125,11 @@ absl::Status GraphLoader::LoadCode() {
     WarmContext context(c.op, stream.get(), memory, bytes);
     std::vector<Tensor> args, outs(c.op->outputs.size());
     for (const Spec& spec : c.args) args.emplace_back(spec.dtype, spec.shape.MaxDims(), memory.get(), memory);
-    if (const absl::Status s = c.actor->Warm(c.method, context, args, &outs); !s.ok()) return named(s);
+    const absl::Status warmed = c.actor->Warm(c.method, context, args, &outs);
+    if (!warmed.ok()) {
+      // What a call cannot take is its own error, and perhaps only the largest shapes do not go together.
+      SPDLOG_INFO("graph {}: device code of node {} is not loaded ahead: {}", part_.graph, c.op->node->name, std::string(warmed.message()));
+    }
     absl::StatusOr<EventRef> done = env_->cuda->Record(stream->native());
     if (!done.ok()) return named(done.status());
     while (!IsReady(*done)) {
@@ -133,8 +137,8 @@ absl::Status GraphLoader::LoadCode() {
       std::this_thread::sleep_for(kLook);
     }
     if (const absl::Status s = env_->device->Health(); !s.ok()) return named(s);
+    if (warmed.ok()) env_->AddCode(c.key);
   }
-  for (const CodeCall& c : calls) env_->AddCode(c.key);
   SPDLOG_INFO("graph {}: device code of {} kinds of calls loaded in {:.2f} s, after {:.2f} s of waiting for a rest", part_.graph, calls.size(),
               ToSeconds(env_->clock->Now() - rests), ToSeconds(rests - began));
   return absl::OkStatus();
