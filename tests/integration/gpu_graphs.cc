@@ -59,9 +59,14 @@ void RunAll(Client* client, const v1::Graph& g, int executions, const std::funct
   compile.trace = false;
   compile.timeout_s = 60;
   Need(client->Compile(g, compile).status());
+  RunReady(client, g.name(), executions, check, inputs);
+}
+
+void RunReady(Client* client, const std::string& graph, int executions, const std::function<void(const ExecutionResult&)>& check,
+              const std::function<std::map<std::string, Tensor>(int)>& inputs) {
   {
     SessionOptions options;
-    options.graph = g.name();
+    options.graph = graph;
     options.deadline_s = 60;
     auto session = client->OpenSession(options);
     Need(session.status());
@@ -80,7 +85,7 @@ void RunAll(Client* client, const v1::Graph& g, int executions, const std::funct
       check(*r);
     }
   }
-  Need(client->Teardown(g.name()));
+  Need(client->Teardown(graph));
 }
 
 v1::Graph Stream(const std::string& name, v1::Transport transport, int64_t bytes, int in_flight) {
@@ -107,10 +112,38 @@ void CheckStream(const ExecutionResult& r) {
   CHECK(ElementAsDouble(r.outputs.at("max"), 0) == static_cast<double>(r.execution));
 }
 
-namespace {
+v1::Graph Exchange(const std::string& name, int workers, int64_t rows, v1::Launch launch) {
+  v1::Graph g;
+  g.set_name(name);
+  for (int w = 0; w < workers; ++w) {
+    const std::string worker = absl::StrCat("w", w);
+    v1::Actor* source = AddActor(&g, absl::StrCat("source", w), "std.Source", worker);
+    source->mutable_config()->set_dtype(v1::F32);
+    source->mutable_config()->set_shape(absl::StrCat("[", rows, ", ", rows, "]"));
+    source->mutable_config()->set_fill("execution");
+    AddActor(&g, absl::StrCat("gemm", w), "std.Gemm", worker);
+    AddActor(&g, absl::StrCat("math", w), "std.Math", worker);
+    AddNode(&g, absl::StrCat("make", w), source->name(), "make");
+  }
+  for (int w = 0; w < workers; ++w) {
+    const std::string square = absl::StrCat("square", w), max = absl::StrCat("max", w), from = absl::StrCat("make", (w + 1) % workers);
+    AddNode(&g, square, absl::StrCat("gemm", w), "square", {from});
+    AddNode(&g, max, absl::StrCat("math", w), "reduce", {square})->mutable_config()->set_reduce("max");
+    if (workers > 1) Carry(&g, from, square, v1::NCCL);
+    Give(&g, max, max);
+  }
+  g.mutable_options()->set_max_in_flight(4);
+  g.mutable_options()->set_launch(launch);
+  return g;
+}
 
-v1::Graph Busy() {
-  v1::Graph g = Stream("busy", v1::NCCL, 1 << 20, 4);
+void CheckExchange(const ExecutionResult& r, int64_t rows) {
+  REQUIRE(r.ok());
+  for (const auto& [name, value] : r.outputs) CHECK(ElementAsDouble(value, 0) == static_cast<double>(rows * r.execution * r.execution));
+}
+
+v1::Graph Both(const std::string& name, int from, int to, v1::Launch launch) {
+  v1::Graph g = Stream(name, v1::NCCL, 1 << 20, 4);
   v1::Actor* back = AddActor(&g, "back", "std.Source", "w1");
   back->mutable_config()->set_dtype(v1::F32);
   back->mutable_config()->set_shape("[65536]");
@@ -120,15 +153,41 @@ v1::Graph Busy() {
   AddNode(&g, "greatest", "end", "reduce", {"return"})->mutable_config()->set_reduce("max");
   Carry(&g, "return", "greatest", v1::IPC);
   Give(&g, "greatest", "greatest");
+  for (v1::Actor& a : *g.mutable_actor()) a.set_worker(absl::StrCat("w", a.worker() == "w0" ? from : to));
+  g.mutable_options()->set_launch(launch);
   return g;
 }
 
-}  // namespace
+v1::Graph Sum(const std::string& name, int workers, v1::Launch launch) {
+  v1::Graph g;
+  g.set_name(name);
+  v1::Collective* sum = g.add_collective();
+  sum->set_name("sum");
+  sum->set_op(v1::ALL_REDUCE);
+  sum->set_reduce(v1::SUM);
+  for (int w = 0; w < workers; ++w) {
+    const std::string worker = absl::StrCat("w", w), make = absl::StrCat("make", w), top = absl::StrCat("top", w);
+    v1::Actor* source = AddActor(&g, absl::StrCat("source", w), "std.Source", worker);
+    source->mutable_config()->set_dtype(v1::F32);
+    source->mutable_config()->set_shape("[65536]");
+    source->mutable_config()->set_fill("execution");
+    AddActor(&g, absl::StrCat("math", w), "std.Math", worker);
+    AddNode(&g, make, source->name(), "make");
+    sum->add_member()->set_node(make);
+    v1::Node* const n = AddNode(&g, top, absl::StrCat("math", w), "reduce");
+    n->mutable_config()->set_reduce("max");
+    n->add_arg()->set_collective("sum");
+    Give(&g, top, top);
+  }
+  g.mutable_options()->set_max_in_flight(4);
+  g.mutable_options()->set_launch(launch);
+  return g;
+}
 
-BusyGraph::BusyGraph(Daemons* cluster, Client* client) : client_(client) {
+BusyGraph::BusyGraph(Daemons* cluster, Client* client, const v1::Graph& graph, double factor) : client_(client), name_(graph.name()), factor_(factor) {
   Client::CompileOptions compile;
   compile.timeout_s = 60;
-  Need(client->Compile(Busy(), compile).status());
+  Need(client->Compile(graph, compile).status());
   thread_ = std::thread([this, cluster] {
     Run(cluster);
     failed_.store(!problem_.empty());
@@ -149,14 +208,14 @@ bool BusyGraph::GoesOn(int done) const {
 std::string BusyGraph::End() {
   stop_.store(true);
   if (thread_.joinable()) thread_.join();
-  if (problem_.empty()) Need(client_->Teardown("busy"));
+  if (problem_.empty()) Need(client_->Teardown(name_));
   return problem_;
 }
 
 void BusyGraph::Run(Daemons* cluster) {
   const auto own = cluster->Dial();
   SessionOptions options;
-  options.graph = "busy";
+  options.graph = name_;
   auto session = own->OpenSession(options);
   if (!session.ok()) {
     problem_ = std::string(session.status().message());
@@ -174,8 +233,9 @@ void BusyGraph::Run(Daemons* cluster) {
     flying.pop_front();
     if (!r.ok()) {
       problem_ = std::string(r.status().message());
-    } else if (!r->ok() || ElementAsDouble(r->outputs.at("max"), 0) != static_cast<double>(r->execution) ||
-               ElementAsDouble(r->outputs.at("greatest"), 0) != static_cast<double>(r->execution)) {
+    } else if (!r->ok() || std::any_of(r->outputs.begin(), r->outputs.end(), [&](const auto& o) {
+                 return ElementAsDouble(o.second, 0) != factor_ * static_cast<double>(r->execution);
+               })) {
       problem_ = absl::StrCat("execution ", r->execution, " is wrong");
     }
     ++done_;

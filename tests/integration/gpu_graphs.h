@@ -26,8 +26,11 @@ v1::Node* AddNode(v1::Graph* g, const std::string& name, const std::string& acto
 void Carry(v1::Graph* g, const std::string& from, const std::string& to, v1::Transport transport);
 void Give(v1::Graph* g, const std::string& name, const std::string& node);
 
-// Compiles the graph, runs `executions` with as many in flight as it allows, and tears it down; `check` sees each result in order. `inputs` (may be empty)
-// makes those of execution k.
+// Runs `executions` of a graph that is ready with as many in flight as it allows, and tears it down; `check` sees each result in order. `inputs` (may be
+// empty) makes those of execution k.
+void RunReady(Client* client, const std::string& graph, int executions, const std::function<void(const ExecutionResult&)>& check,
+              const std::function<std::map<std::string, Tensor>(int)>& inputs = {});
+// Compiles it first.
 void RunAll(Client* client, const v1::Graph& g, int executions, const std::function<void(const ExecutionResult&)>& check,
             const std::function<std::map<std::string, Tensor>(int)>& inputs = {});
 
@@ -35,11 +38,20 @@ void RunAll(Client* client, const v1::Graph& g, int executions, const std::funct
 v1::Graph Stream(const std::string& name, v1::Transport transport, int64_t bytes, int in_flight);
 void CheckStream(const ExecutionResult& r);
 
-// A graph that never rests, from here to End: w0 -> w1 over NCCL and w1 -> w0 over ipc, whose transfers wait for peers on the devices, as many executions
-// in flight as it allows, each checked.
+// Each of so many workers makes F32[rows, rows] of the execution's number, and multiplies by itself what the next worker has made; that of the last takes the first's.
+v1::Graph Exchange(const std::string& name, int workers, int64_t rows, v1::Launch launch = v1::STREAM);
+void CheckExchange(const ExecutionResult& r, int64_t rows);
+
+// For BusyGraph: `from` -> `to` over NCCL and back over ipc, whose transfers wait for peers on the devices.
+v1::Graph Both(const std::string& name, int from, int to, v1::Launch launch = v1::STREAM);
+// For BusyGraph: an all-reduce of so many workers, with factor `workers`.
+v1::Graph Sum(const std::string& name, int workers, v1::Launch launch = v1::STREAM);
+
+// A graph that never rests, from here to End: as many executions in flight as it allows, each checked: the first element of every output is `factor` times
+// the execution's number.
 class BusyGraph {
  public:
-  BusyGraph(Daemons* cluster, Client* client);
+  BusyGraph(Daemons* cluster, Client* client, const v1::Graph& graph = Both("busy", 0, 1), double factor = 1);
   ~BusyGraph();
 
   int done() const { return done_.load(); }
@@ -52,6 +64,8 @@ class BusyGraph {
   void Run(Daemons* cluster);
 
   Client* const client_;
+  const std::string name_;
+  const double factor_;
   std::atomic<bool> stop_{false}, failed_{false};
   std::atomic<int> done_{0};
   std::string problem_;  // the thread's, until it has ended

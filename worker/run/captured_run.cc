@@ -474,6 +474,12 @@ void CapturedRun::Stop() {
   for (Receiver& r : receivers_) r.port->Release();
 }
 
+bool CapturedRun::Settle() {
+  bool any = false;
+  for (; !flights_.empty() && IsReady(flights_.front().done); any = true) flights_.pop_front();
+  return any;
+}
+
 bool CapturedRun::Quiescent() {
   for (const Flight& f : flights_) {
     if (!IsReady(f.done)) return false;

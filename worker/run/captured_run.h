@@ -69,6 +69,8 @@ class CapturedRun {
   // No launch is under way. After Stop this also lets go of the graphs, which a communicator's end waits for.
   bool Quiescent();
 
+  // After Stop: forgets launches that have ended; true when there were any.
+  bool Settle();
   bool InFlight() const { return !flights_.empty(); }
   int64_t completed() const { return completed_; }
   int64_t launched() const { return launched_; }

@@ -107,6 +107,21 @@ TEST_CASE("captured run: while it pauses, what is launched ends and nothing is l
   CHECK((*run)->completed() == 6);
 }
 
+TEST_CASE("captured run: what is launched ends though the graph has failed, and then nothing is under way") {
+  Gpu gpu;
+  int64_t admitted = 1;
+  auto run = Load(Captured("make", 3).plan, gpu.device.get(), gpu.device.get(), &admitted);
+  REQUIRE(run.ok());
+  CHECK((*run)->Step());
+  REQUIRE(gpu.fakes.cuda.calls("GraphLaunch") > 0);
+  (*run)->Fail(absl::CancelledError("enough"));
+  const Nanos limit = Clock::Real()->Now() + 20 * kNanosPerSecond;
+  while ((*run)->InFlight() && Clock::Real()->Now() < limit) (*run)->Step();
+  CHECK_FALSE((*run)->InFlight());
+  CHECK_FALSE((*run)->MustPoll());
+  CHECK((*run)->Quiescent());
+}
+
 TEST_CASE("captured run: a method that asks for the execution's number on the host is refused, since one answer would hold for all") {
   Gpu gpu;
   int64_t admitted = -1;

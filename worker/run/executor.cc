@@ -17,6 +17,9 @@ constexpr Nanos kDrainPoll = 50'000'000;
 // therefore wakes early and polls the rest: one part in a hundred of a 10 ms hold, and an end that is on time.
 constexpr Nanos kTimerLead = 100'000;
 
+// While the worker pauses: how long nothing moves before more may begin, at first.
+constexpr Nanos kStuckAtFirst = 50'000'000;
+
 // Pauses between questions to a device that rings no doorbell: this part of the time since something moved, within these limits.
 constexpr Nanos kPollPart = 64;
 constexpr Nanos kPollShortest = 20'000;
@@ -271,14 +274,38 @@ bool Executor::StepOnce() {
   return any;
 }
 
+bool Executor::PauseGraphs() {
+  const auto at_rest = [this] { return std::none_of(entries_.begin(), entries_.end(), [](const Entry& e) { return e.run->InFlight(); }); };
+  if (!options_.pauses) return !options_.holds_device || at_rest();
+  const bool pauses = options_.pauses();
+  for (Entry& e : entries_) e.run->Pause(pauses);
+  paused_ = pauses;
+  const bool rests = at_rest();
+  if (!paused_ || rests) {
+    stuck_at_ = Event::kUnknown;
+    return rests;
+  }
+  // Two workers that pause may each have begun, of different graphs, what the other has not, and wait for each other. What is admitted is the same for all
+  // workers of a graph and grows no more while all are stuck: whoever goes by it first waits for nothing that the others may not begin. Ever more seldom,
+  // since what is slow rather than stuck must come to an end.
+  const Nanos now = options_.clock->Now();
+  const int64_t progress = progress_.load(std::memory_order_relaxed);
+  if (stuck_at_ == Event::kUnknown) stuck_limit_ = kStuckAtFirst;
+  if (stuck_at_ == Event::kUnknown || progress != moved_) {
+    moved_ = progress;
+    stuck_at_ = now + stuck_limit_;
+  } else if (now >= stuck_at_) {
+    for (Entry& e : entries_) e.run->Pause(true, /*admitted=*/true);
+    stuck_limit_ *= 2;
+    stuck_at_ = now + stuck_limit_;
+  }
+  return false;
+}
+
 bool Executor::Turn() {
   bool any = RunCommands();
-  if (options_.pauses) {
-    paused_ = options_.pauses();
-    for (Entry& e : entries_) e.run->Pause(paused_);
-  }
+  const bool at_rest = PauseGraphs();
   if (options_.holds_device) {
-    const bool at_rest = std::none_of(entries_.begin(), entries_.end(), [](const Entry& e) { return e.run->InFlight(); });
     watch_.place()->Enter(LoopCall::kHold);
     held_ = options_.holds_device(at_rest);
     if (held_) return any;
@@ -315,6 +342,7 @@ bool Executor::Turn() {
 Nanos Executor::NextTime() const {
   Nanos next = Event::kUnknown;
   if (held_) return next;
+  next = stuck_at_;
   for (const Entry& e : entries_) {
     next = std::min(next, e.run->NextTime());
     if (e.removed) next = std::min(next, options_.clock->Now() + kDrainPoll);

@@ -31,8 +31,8 @@ class Executor {
     // Called once a turn on the loop's thread; `at_rest`: nothing of any graph is under way. True: no graph is stepped in this turn, since the device is
     // not to be touched; the doorbell rings when that is over. May be empty; must not block.
     std::function<bool(bool at_rest)> holds_device;
-    // Called once a turn on the loop's thread, ahead of holds_device; true: no execution is to begin that has not yet (GraphRun::Pause). May be empty;
-    // must not block.
+    // Called once a turn on the loop's thread, ahead of holds_device; true: no execution is to begin that has not yet (GraphRun::Pause), unless what has
+    // begun is stuck: then those admitted by then begin too. May be empty; must not block.
     std::function<bool()> pauses;
     // What is being waited for while holds_device or pauses says true; told by Inspect. Called on the loop's thread; may be empty.
     std::function<std::string()> why_held;
@@ -114,6 +114,8 @@ class Executor {
   void UpdateTiming();
   Entry* Find(const std::string& graph);
   bool Turn();
+  // Whether nothing of any graph is under way; tells the graphs before whether they are to pause.
+  bool PauseGraphs();
   void Destroy(size_t entry);
   // In what the watch says.
   void NameOps(const Entry& e);
@@ -131,6 +133,10 @@ class Executor {
   bool timing_ = false;         // loop's thread
   bool held_ = false;           // loop's thread
   bool paused_ = false;         // loop's thread
+  // The loop's thread. While paused with something under way: progress_ when something last moved, how long nothing may move, and until when.
+  int64_t moved_ = 0;
+  Nanos stuck_limit_ = 0;
+  Nanos stuck_at_ = Event::kUnknown;
   Nanos idle_since_ = 0;        // loop's thread
   LoopWatch watch_;             // last: its thread ends first
 };

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <future>
+#include <thread>
 
 #include "common/device/cpu/cpu_device.h"
 #include "worker/run/test_plan.h"
@@ -145,6 +146,70 @@ TEST_CASE("executor: while it is to pause, graphs come to rest though executions
     e.Inspect("", [&](std::vector<v1::WorkerView> v) { completed = v[0].completed(); });
   }
   CHECK(completed == 5);
+}
+
+// A task that takes until it is let go.
+class Holds : public Count {
+ public:
+  explicit Holds(const std::atomic<bool>* let_go) : let_go_(let_go) {}
+  absl::Status Call(int method, CallContext& ctx, const std::vector<Tensor>& args, std::vector<Tensor>* outs) override {
+    while (!let_go_->load()) std::this_thread::yield();
+    return Count::Call(method, ctx, args, outs);
+  }
+
+ private:
+  const std::atomic<bool>* const let_go_;
+};
+
+TEST_CASE("executor: while it is to pause and what has begun is stuck, what is admitted by then begins too, and is again waited for twice as long") {
+  auto bell = Doorbell::InProcess();
+  CpuDevice device(Clock::Real(), bell.get()), slow(Clock::Real(), bell.get());
+  FakeClock clock(kNanosPerSecond);
+  std::atomic<int64_t> admitted{0}, other{-1};
+  std::atomic<bool> let_go{false}, pauses{false};
+  bool rests = false;
+  Executor::Options o;
+  o.clock = &clock;
+  o.doorbell = bell.get();
+  o.pauses = [&] { return pauses.load(); };
+  o.holds_device = [&](bool at_rest) {
+    rests = at_rest;
+    return false;
+  };
+  Executor e(o);
+  e.Add(MakeRun("slow", &slow, &admitted, std::make_unique<Holds>(&let_go)));
+  e.Add(MakeRun("other", &device, &other));
+  e.StepOnce();
+  pauses = true;
+  e.StepOnce();
+  other = 2;
+  const auto turns = [&] {
+    for (int i = 0; i < 100; ++i) e.StepOnce();
+  };
+  turns();
+  CHECK(e.progress() == 0);
+  CHECK_FALSE(rests);
+  const Nanos stuck = e.NextTime();
+  CHECK(stuck > clock.Now());
+  clock.Advance(stuck - clock.Now() - 1);
+  turns();
+  CHECK(e.progress() == 0);
+  clock.Advance(1);
+  turns();
+  CHECK(e.NextTime() - clock.Now() == 2 * (stuck - kNanosPerSecond));
+  other = 5;  // too late for this time
+  const Nanos limit = Clock::Real()->Now() + 20 * kNanosPerSecond;
+  while (e.progress() < 6 && Clock::Real()->Now() < limit) e.StepOnce();
+  turns();
+  CHECK(e.progress() == 6);
+  CHECK_FALSE(rests);
+  let_go = true;
+  while (!rests && Clock::Real()->Now() < limit) e.StepOnce();
+  CHECK(e.progress() == 8);
+  CHECK(e.NextTime() == Event::kUnknown);
+  pauses = false;
+  while (e.progress() < 14 && Clock::Real()->Now() < limit) e.StepOnce();
+  CHECK(e.progress() == 14);
 }
 
 TEST_CASE("executor: a device that fails for good fails every graph with its cause, then is told of, and what it seems to have done does not count") {

@@ -66,7 +66,7 @@ bool GraphRun::Step() {
 }
 
 bool GraphRun::StepCaptured() {
-  if (!failure_.ok()) return false;
+  if (!failure_.ok()) return captured_->Settle();
   Enter(LoopCall::kIterations, -1, captured_->launched());
   const absl::StatusOr<bool> moved = captured_->Step(Allowed());
   completed_ = captured_->completed();
@@ -284,15 +284,18 @@ void GraphRun::UpdateCompleted() {
   completed_ = completed;
 }
 
-void GraphRun::Pause(bool paused) {
+void GraphRun::Pause(bool paused, bool admitted) {
   if (!paused) {
     most_ = INT64_MAX;
-  } else if (most_ == INT64_MAX) {
+    return;
+  }
+  if (most_ == INT64_MAX) {
     most_ = captured_ != nullptr ? captured_->launched() - 1 : completed_ - 1;
     for (const Lane& lane : lanes_) {
       if (captured_ == nullptr) most_ = std::max(most_, lane.position > 0 ? lane.execution : lane.execution - 1);
     }
   }
+  if (admitted) most_ = std::max(most_, admitted_);
 }
 
 Nanos GraphRun::NextTime() const {

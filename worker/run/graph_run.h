@@ -60,8 +60,9 @@ class GraphRun {
   // Completes what is done and issues what may be, until nothing moves. True when anything moved.
   bool Step();
 
-  // While paused, executions that have not begun here do not begin, and count as not admitted; those that have go on to their end.
-  void Pause(bool paused);
+  // While paused, executions that have not begun here do not begin, and count as not admitted; those that have go on to their end. `admitted`: those that
+  // are admitted by now may begin too.
+  void Pause(bool paused, bool admitted = false);
 
   // When Step might find something though no doorbell rang; Event::kUnknown if there is no such time.
   Nanos NextTime() const;
@@ -210,7 +211,7 @@ class GraphRun {
   std::unique_ptr<CapturedRun> captured_;  // set: lanes_ are its streams and nothing is issued here
   absl::Status failure_;
   int64_t admitted_ = -1;
-  int64_t most_ = INT64_MAX;  // while paused: the last execution that has begun
+  int64_t most_ = INT64_MAX;  // while paused: the last execution that has begun, or may
   int64_t completed_ = 0;
   int64_t progress_ = 0;
 };

@@ -201,10 +201,26 @@ TEST_CASE("graph run: while it pauses, an execution that has begun ends and the 
     CHECK(l.waits_for() == "execution 1 to be begun, when this worker pauses no more");
   }
   CHECK(view.admitted() == 10);
-  r.run->Pause(false);
+  // What is admitted by now may begin; what is admitted later may not.
+  r.run->Pause(true, /*admitted=*/true);
   CHECK(r.run->InFlight());
   r.Drive();
   CHECK(r.run->completed() == 2);
+  r.admitted = 19;
+  for (int k = 0; k < 2; ++k) r.Take(out, k);
+  for (int k = 2; k < 12; ++k) {
+    r.Give(left, k, 1);
+    r.Give(right, k, 1);
+    r.run->Pause(true);
+    r.Drive();
+    CHECK(r.run->completed() == std::min(k + 1, 10));
+    if (k < 10) r.Take(out, k);
+  }
+  CHECK_FALSE(r.run->InFlight());
+  r.run->Pause(false);
+  CHECK(r.run->InFlight());
+  r.Drive();
+  CHECK(r.run->completed() == 12);
 }
 
 TEST_CASE("graph run: a call that may load device code waits until nothing is owed to peers, where only its execution tells its shapes") {

@@ -60,7 +60,7 @@ bool QuietTime::Holds(bool at_rest) {
   const bool give_back = device_->HasAside();
   if (!give_back && !Pauses()) return false;
   MutexLock lock(&mu_);
-  if (users_ > 0 || (!give_back && wanted_ == 0)) return false;
+  if (users_ > 0 || (!give_back && wanted_.empty())) return false;
   since_.store(clock_->Now());
   (give_back ? running_ : resting_).store(true, std::memory_order_release);
   changed_.NotifyAll();
@@ -78,19 +78,19 @@ std::string QuietTime::TextLocked() const {
   if (running_.load()) {
     return absl::StrCat("memory of graphs that have ended has been being given back to CUDA for ", for_so_long(since_.load()), until);
   }
-  if (resting_.load()) return absl::StrCat("device code that graph ", rests_for_, " needs has been being loaded for ", for_so_long(since_.load()), until);
+  if (resting_.load()) return absl::StrCat("device code that graph ", wanted_.front(), " needs has been being loaded for ", for_so_long(since_.load()), until);
   if (pauses_.load()) {
-    return absl::StrCat("no execution has been begun for ", for_so_long(pauses_since_), ": when those under way are done, device code that graph ", rests_for_,
+    return absl::StrCat("no execution has been begun for ", for_so_long(pauses_since_), ": when those under way are done, device code that graph ", wanted_.front(),
                         " needs is loaded on GPU ", device_->ordinal());
   }
-  if (wanted_ > 0) {
-    return absl::StrCat("device code that graph ", rests_for_, " needs is loaded on GPU ", device_->ordinal(), " when no other graph of this worker is in its bootstrap");
+  if (!wanted_.empty()) {
+    return absl::StrCat("device code that graph ", wanted_.front(), " needs is loaded on GPU ", device_->ordinal(), " when no other graph of this worker is in its bootstrap");
   }
   return "";
 }
 
 void QuietTime::Tell() {
-  const bool pauses = wanted_ > 0 && users_ == 0;
+  const bool pauses = !wanted_.empty() && users_ == 0;
   if (pauses && !pauses_.load()) pauses_since_ = clock_->Now();
   pauses_.store(pauses, std::memory_order_release);
   changed_.NotifyAll();
@@ -99,34 +99,35 @@ void QuietTime::Tell() {
 
 absl::StatusOr<std::shared_ptr<void>> QuietTime::Rest(const std::string& graph, Nanos deadline, const std::function<absl::Status()>& cancelled) {
   MutexLock lock(&mu_);
-  if (wanted_++ == 0) rests_for_ = graph;
+  const auto me = wanted_.insert(wanted_.end(), graph);
   Tell();
-  while (!resting_.load() || taken_) {
+  while (!resting_.load() || taken_ || me != wanted_.begin()) {
     absl::Status s = cancelled ? cancelled() : absl::OkStatus();
     if (s.ok() && clock_->Now() >= deadline) {
       s = absl::DeadlineExceededError(absl::StrCat(TextLocked(), "; that did not come: see what holds the others up with `weft inspect`, or remove them"));
     }
     if (!s.ok()) {
-      EndRest(false);
+      EndRest(me, false);
       return s;
     }
     changed_.WaitFor(&mu_, kLook);
   }
   taken_ = true;
-  rests_for_ = graph;
-  return std::shared_ptr<void>(this, [](void* p) {
+  return std::shared_ptr<void>(this, [me](void* p) {
     QuietTime* const self = static_cast<QuietTime*>(p);
     MutexLock lock(&self->mu_);
-    self->EndRest(true);
+    self->EndRest(me, true);
   });
 }
 
-void QuietTime::EndRest(bool had) {
-  --wanted_;
-  if (had) taken_ = false;
+void QuietTime::EndRest(std::list<std::string>::iterator who, bool had) {
+  wanted_.erase(who);
   // Whoever else waits for one goes on with this.
-  if (wanted_ == 0) resting_.store(false, std::memory_order_release);
-  if (resting_.load()) since_.store(clock_->Now());
+  if (had) {
+    taken_ = false;
+    since_.store(clock_->Now());
+  }
+  if (wanted_.empty()) resting_.store(false, std::memory_order_release);
   Tell();
 }
 

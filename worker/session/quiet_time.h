@@ -3,6 +3,7 @@
 #include <atomic>
 #include <functional>
 #include <limits>
+#include <list>
 #include <memory>
 #include <string>
 #include <thread>
@@ -38,7 +39,7 @@ class QuietTime {
   // The loop's thread, once a turn. `at_rest`: nothing of any graph is under way. True: keep off the device in this turn.
   bool Holds(bool at_rest);
   // The loop's thread: no graph is to begin an execution, those begun go on. True while somebody waits for a Rest, so that it comes though clients never
-  // pause. Where several workers do so at once, that which has begun the fewest executions rests first, since all that its own need are begun elsewhere too.
+  // pause. Where several workers do so at once, see Executor::PauseGraphs for why they do not wait for each other.
   bool Pauses() const { return pauses_.load(std::memory_order_acquire); }
 
   // For a thread that puts work on the device which may wait for peers (bootstrap): waits until no memory is being given back, and while the result
@@ -61,7 +62,7 @@ class QuietTime {
 
  private:
   void Loop();
-  void EndRest(bool had) WEFT_REQUIRES(mu_);
+  void EndRest(std::list<std::string>::iterator who, bool had) WEFT_REQUIRES(mu_);
   // After any change of what it goes by.
   void Tell() WEFT_REQUIRES(mu_);
   std::string TextLocked() const WEFT_REQUIRES(mu_);
@@ -79,9 +80,8 @@ class QuietTime {
   mutable Mutex mu_;
   CondVar changed_;
   int users_ WEFT_GUARDED_BY(mu_) = 0;
-  int wanted_ WEFT_GUARDED_BY(mu_) = 0;      // Rests that are held or waited for
-  bool taken_ WEFT_GUARDED_BY(mu_) = false;  // the Rest that is granted
-  std::string rests_for_ WEFT_GUARDED_BY(mu_);  // the graph that has it, or that has waited longest
+  std::list<std::string> wanted_ WEFT_GUARDED_BY(mu_);  // graphs that wait for a Rest, in their order, behind that which has it
+  bool taken_ WEFT_GUARDED_BY(mu_) = false;             // the first has it
   Nanos pauses_since_ WEFT_GUARDED_BY(mu_) = 0;
   bool stop_ WEFT_GUARDED_BY(mu_) = false;
   std::thread thread_;

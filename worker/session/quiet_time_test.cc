@@ -167,6 +167,88 @@ TEST_CASE("quiet time: a rest that does not come is given up at its deadline or 
   CHECK_FALSE(quiet.Holds(true));
 }
 
+TEST_CASE("quiet time: who gives up waiting for a rest is named no more, and what the one that has it may take goes on being counted") {
+  Worker w;
+  FakeClock clock(kNanosPerSecond);
+  std::vector<std::string> told;
+  QuietTime quiet(w.device.get(), &w.deferred, w.doorbell.get(), &clock, [&](const absl::Status& s) { told.emplace_back(s.message()); });
+  const Nanos never = std::numeric_limits<Nanos>::max();
+  std::atomic<bool> first_gives_up{false}, third_gives_up{false};
+  const auto when = [](const std::atomic<bool>* up) { return [up] { return up->load() ? absl::CancelledError("removed") : absl::OkStatus(); }; };
+  Rester first(&quiet, "first", never, when(&first_gives_up));
+  REQUIRE(Soon([&] { return quiet.WaitText().find("graph first needs") != std::string::npos; }));
+  Rester second(&quiet, "second", never);
+  first_gives_up = true;
+  first.End();
+  REQUIRE(Soon([&] { return quiet.WaitText().find("graph second needs") != std::string::npos; }));
+  CHECK(quiet.Holds(true));
+  REQUIRE(Soon([&] { return second.rests.load(); }));
+  Rester third(&quiet, "third", never, when(&third_gives_up));
+  clock.Advance(QuietTime::kLimit);
+  third_gives_up = true;
+  third.End();
+  CHECK(quiet.Holds(true));
+  CHECK(told.empty());
+  CHECK(quiet.WaitText().find("device code that graph second needs has been being loaded for 60.0 s") == 0);
+  clock.Advance(1);
+  CHECK(quiet.Holds(true));
+  CHECK(told.size() == 1);
+}
+
+TEST_CASE("quiet time: many threads that rest, use and give up, beside memory that goes back, each alone on the device and none left behind") {
+  Worker w;
+  std::atomic<int> resting{0}, using_{0}, giving{0}, wrong{0}, rests{0}, ended{0};
+  std::atomic<bool> at_rest{false};
+  constexpr int kThreads = 8, kRounds = 100;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      for (int k = 0; k < kRounds; ++k) {
+        if (i % 4 == 3) {
+          const auto use = w.quiet.Use();
+          ++using_;
+          if (resting > 0 || giving > 0) ++wrong;
+          std::this_thread::yield();
+          --using_;
+        } else if (i % 4 == 2) {
+          w.device->PutAside([&] {
+            ++giving;
+            if (resting > 0 || using_ > 0) ++wrong;
+            --giving;
+          });
+          w.quiet.LookAgain();
+        } else {
+          int asked = 0;  // every third gives up soon
+          const auto rest = w.quiet.Rest("g", std::numeric_limits<Nanos>::max(), [&] {
+            return k % 3 == 0 && ++asked > 2 ? absl::CancelledError("removed") : absl::OkStatus();
+          });
+          if (!rest.ok()) continue;
+          if (++resting > 1 || using_ > 0 || giving > 0 || !at_rest) ++wrong;
+          std::this_thread::yield();
+          ++rests;
+          --resting;
+        }
+      }
+      ++ended;
+    });
+  }
+  // The loop, for which something is under way every other turn unless it is to keep off.
+  const Nanos until = Clock::Real()->Now() + 60 * kNanosPerSecond;
+  bool held = false;
+  for (int turn = 0; ended < kThreads && Clock::Real()->Now() < until; ++turn) {
+    if (!held) at_rest = turn % 2 == 0;
+    held = w.quiet.Holds(at_rest);
+    std::this_thread::yield();
+  }
+  REQUIRE(ended == kThreads);
+  for (std::thread& t : threads) t.join();
+  CHECK(wrong == 0);
+  CHECK(rests >= kThreads / 2 * kRounds * 2 / 3);
+  CHECK_FALSE(w.quiet.Pauses());
+  CHECK(w.TurnUntil([&] { return !w.device->HasAside(); }));
+  CHECK(w.quiet.WaitText().empty());
+}
+
 TEST_CASE("quiet time: memory goes back before anyone rests, and a load that hangs is told once, by its GPU") {
   Worker w;
   FakeClock clock;
