@@ -83,6 +83,38 @@ TEST_CASE("gpu daemons: products come beside a graph that never rests") {
   CHECK(busy.End() == "");
 }
 
+TEST_CASE("gpu daemons: a graph whose worker does not come to rest is refused with that as the cause, and comes when it does") {
+  Daemons cluster(OneHost(), "h0", OneGpu());
+  const auto client = cluster.Dial();
+  v1::Graph slow;
+  slow.set_name("slow");
+  v1::Actor* delay = AddActor(&slow, "delay", "std.Delay", absl::StrCat("w", kSenders));
+  delay->mutable_config()->set_duration_s(4);
+  AddNode(&slow, "late", "delay", "run");
+  Give(&slow, "late", "late");
+  Need(client->Compile(slow, {}).status());
+  SessionOptions options;
+  options.graph = "slow";
+  auto session = client->OpenSession(options);
+  Need(session.status());
+  const auto handle = (*session)->Submit({});
+  Need(handle.status());
+  v1::Graph squares = Squares("squares", Rows(), v1::STREAM);
+  squares.mutable_options()->set_bootstrap_timeout_s(2);
+  const absl::Status refused = client->Compile(squares, {}).status();
+  INFO(refused.ToString());
+  CHECK(absl::IsDeadlineExceeded(refused));
+  CHECK(refused.message().find("phase 1 (load): worker w3: no execution has been begun for ") != std::string::npos);
+  CHECK(refused.message().find("device code that graph squares needs is loaded on GPU ") != std::string::npos);
+  // Begun ahead of the refusal and after it, all of it comes to its end.
+  const auto next = (*session)->Submit({});
+  Need(next.status());
+  Need((*session)->Wait(*handle, 60).status());
+  Need((*session)->Wait(*next, 60).status());
+  squares.mutable_options()->set_bootstrap_timeout_s(60);
+  RunAll(client.get(), squares, 4, [&](const ExecutionResult& r) { CheckSquares(r, Rows()); });
+}
+
 // Two workers, each of which multiplies what comes from the other: as many rows as the client sends, which nobody knows before.
 TEST_CASE("gpu daemons: products of shapes that only an execution tells, on workers that wait for each other") {
   Daemons cluster({"h0", "h0"}, "h0", {Gpu(0), Gpu(0)});
