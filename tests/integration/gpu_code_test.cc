@@ -115,10 +115,8 @@ TEST_CASE("gpu daemons: a graph whose worker does not come to rest is refused wi
   RunAll(client.get(), squares, 4, [&](const ExecutionResult& r) { CheckSquares(r, Rows()); });
 }
 
-// Two workers, each of which multiplies what comes from the other: as many rows as the client sends, which nobody knows before.
-TEST_CASE("gpu daemons: products of shapes that only an execution tells, on workers that wait for each other") {
-  Daemons cluster({"h0", "h0"}, "h0", {Gpu(0), Gpu(0)});
-  const auto client = cluster.Dial();
+// Two workers, each of which multiplies what comes from the other: as many rows as the client sends, which nobody knows before. Other shapes than `first`.
+void RunRows(Client* client, int first) {
   const int64_t most = Rows(), columns = Real() ? 4096 : 128;
   v1::Graph g;
   g.set_name("rows");
@@ -146,16 +144,37 @@ TEST_CASE("gpu daemons: products of shapes that only an execution tells, on work
   }
   g.mutable_options()->set_max_in_flight(4);
   RunAll(
-      client.get(), g, 24,
+      client, g, 24,
       [&](const ExecutionResult& r) {
         REQUIRE(r.ok());
         for (int w = 0; w < 2; ++w) CHECK(ElementAsDouble(r.outputs.at(absl::StrCat("max", w)), 0) == static_cast<double>(columns * (r.execution + 1)));
       },
       [&](int k) {
-        Tensor x = *Tensor::OnHost(v1::F32, {most - 3 * (k % 12), columns});
+        Tensor x = *Tensor::OnHost(v1::F32, {most - 3 * (k % 12) - first, columns});
         std::fill_n(x.as<float>(), x.elements(), static_cast<float>(k + 1));
         return std::map<std::string, Tensor>{{"x", x}};
       });
+}
+
+TEST_CASE("gpu daemons: products of shapes that only an execution tells, on workers that wait for each other") {
+  Daemons cluster({"h0", "h0"}, "h0", {Gpu(0), Gpu(0)});
+  RunRows(cluster.Dial().get(), 0);
+}
+
+TEST_CASE("gpu daemons: products of shapes that only an execution tells, beside graphs of each kind of which another worker leads each") {
+  Daemons cluster({"h0", "h0"}, "h0", {Gpu(0), Gpu(0)});
+  const auto client = cluster.Dial();
+  for (const v1::Launch launch : {v1::GRAPH, v1::STREAM}) {
+    BusyGraph there(&cluster, client.get(), Both("there", 0, 1, launch)), back(&cluster, client.get(), Both("back", 1, 0, launch));
+    for (int round = 0; round < 3; ++round) {
+      const int one = there.done(), other = back.done();
+      RunRows(client.get(), launch == v1::GRAPH ? round : 36 + round);
+      CHECK(there.GoesOn(one + 4));
+      CHECK(back.GoesOn(other + 4));
+    }
+    CHECK(there.End() == "");
+    CHECK(back.End() == "");
+  }
 }
 
 }  // namespace
