@@ -61,7 +61,7 @@ bool GraphRun::Step() {
     }
     any |= moved;
   }
-  if (any) UpdateCompleted();
+  if (any || lanes_.empty()) UpdateCompleted();
   return any;
 }
 

@@ -223,6 +223,18 @@ TEST_CASE("graph run: while it pauses, an execution that has begun ends and the 
   CHECK(r.run->completed() == 12);
 }
 
+TEST_CASE("graph run: a worker that has an actor and nothing to do has done what is admitted, and rests") {
+  TestPlan t({"w0", "w1"});
+  t.Actor("test");
+  Rig r(std::move(t));
+  REQUIRE(r.created.ok());
+  CHECK_FALSE(r.run->InFlight());
+  r.admitted = 2;
+  r.Drive();
+  CHECK(r.run->completed() == 3);
+  CHECK_FALSE(r.run->InFlight());
+}
+
 TEST_CASE("graph run: a call that may load device code waits until nothing is owed to peers, where only its execution tells its shapes") {
   for (const bool fixed : {true, false}) {
     const Spec spec = TestPlan::F32Spec(fixed ? "[2]" : "[?<=2]");

@@ -49,8 +49,10 @@ bool QuietTime::Holds(bool at_rest) {
     if (!told_hung_ && clock_->Now() - since_.load() > kLimit) {
       told_hung_ = true;
       if (on_hung_) {
-        on_hung_(absl::DeadlineExceededError(absl::StrCat("GPU ", device_->ordinal(), " of this worker: ", resting ? "device code is being loaded" : "memory of graphs that have ended is being given back to CUDA",
-                                                          " for more than ", ToSeconds(kLimit), " s: a call of CUDA or NCCL hangs")));
+        const std::string what = resting ? absl::StrCat("device code that graph ", RestsFor(), " needs is being loaded")
+                                         : "memory of graphs that have ended is being given back to CUDA";
+        on_hung_(absl::DeadlineExceededError(absl::StrCat("GPU ", device_->ordinal(), " of this worker: ", what, " for more than ", ToSeconds(kLimit),
+                                                          " s: a call of CUDA or NCCL hangs")));
       }
     }
     return true;
@@ -65,6 +67,11 @@ bool QuietTime::Holds(bool at_rest) {
   (give_back ? running_ : resting_).store(true, std::memory_order_release);
   changed_.NotifyAll();
   return true;
+}
+
+std::string QuietTime::RestsFor() const {
+  MutexLock lock(&mu_);
+  return wanted_.empty() ? "" : wanted_.front();
 }
 
 std::string QuietTime::WaitText() const {

@@ -66,6 +66,7 @@ class QuietTime {
   // After any change of what it goes by.
   void Tell() WEFT_REQUIRES(mu_);
   std::string TextLocked() const WEFT_REQUIRES(mu_);
+  std::string RestsFor() const;
 
   const CudaDevice* const device_;
   DeferredFree* const deferred_;

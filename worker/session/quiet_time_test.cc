@@ -272,7 +272,7 @@ TEST_CASE("quiet time: memory goes back before anyone rests, and a load that han
   CHECK(quiet.Holds(true));
   CHECK(quiet.Holds(true));
   REQUIRE(told.size() == 1);
-  CHECK(told[0] == "GPU 0 of this worker: device code is being loaded for more than 60 s: a call of CUDA or NCCL hangs");
+  CHECK(told[0] == "GPU 0 of this worker: device code that graph g needs is being loaded for more than 60 s: a call of CUDA or NCCL hangs");
 }
 
 TEST_CASE("quiet time: who waits for memory to be given back can say so, and gives up at its deadline or when it is told to") {

@@ -321,7 +321,8 @@ TEST_CASE("nccl link: status words travel with their values, are cleared where t
         REQUIRE(out.error == nullptr);
         CHECK(BitEqual(out.tensor, HostValue({n}, k - 1)));
         CHECK(out.status == want.status);
-        REQUIRE(Until([&] { return IsReady(*b.device->Record(ends.recv->stream->native())); }));
+        const EventRef cleared = *b.device->Record(ends.recv->stream->native());
+        REQUIRE(Until([&] { return IsReady(cleared); }));
         CHECK(in_word->word == (!wants ? 99u : has ? 0x1234567u : 0u));
       }
     }
