@@ -118,7 +118,9 @@ TEST_CASE("quiet time: who loads device code has the device alone once nothing i
   CHECK(w.quiet.WaitText().find("device code that graph g needs has been being loaded for ") == 0);
   // Bootstrap of others waits, and says for what; who else loads comes next.
   CHECK(w.quiet.Use(Clock::Real()->Now()).status().message().find("device code that graph g needs") == 0);
+  const uint32_t before = w.doorbell->Snapshot();
   Rester second(&w.quiet, "h");
+  REQUIRE(Soon([&] { return w.doorbell->Snapshot() != before; }));  // it waits
   first.End();
   REQUIRE(Soon([&] { return second.rests.load(); }));
   CHECK(w.quiet.WaitText().find("device code that graph h needs has been being loaded for ") == 0);
