@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <map>
 #include <string>
 #include <vector>
@@ -99,6 +100,19 @@ TEST_CASE("gpu daemons: a graph whose worker does not come to rest is refused wi
   Need(session.status());
   const auto handle = (*session)->Submit({});
   Need(handle.status());
+  // What has been admitted and has not begun would not keep the worker from resting.
+  const auto begun = [&] {
+    const auto reply = client->Inspect("slow");
+    Need(reply.status());
+    for (const v1::WorkerView& view : reply->view()) {
+      for (const v1::LaneView& lane : view.lane()) {
+        if (lane.state() == "running") return true;
+      }
+    }
+    return false;
+  };
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(3);
+  while (!begun()) REQUIRE(std::chrono::steady_clock::now() < until);
   v1::Graph squares = Squares("squares", Rows(), v1::STREAM);
   squares.mutable_options()->set_bootstrap_timeout_s(2);
   const absl::Status refused = client->Compile(squares, {}).status();
