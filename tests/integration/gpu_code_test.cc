@@ -2,8 +2,10 @@
 // receive may be waiting for a peer that waits for the caller. No graph may come to that.
 
 #include <algorithm>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <future>
 #include <map>
 #include <string>
 #include <vector>
@@ -189,6 +191,31 @@ TEST_CASE("gpu daemons: products of shapes that only an execution tells, beside 
     CHECK(there.End() == "");
     CHECK(back.End() == "");
   }
+}
+
+TEST_CASE("gpu daemons: products of shapes that only an execution tells, while two clients compile graphs on the same workers") {
+  Daemons cluster({"h0", "h0"}, "h0", {Gpu(0), Gpu(0)});
+  const auto client = cluster.Dial();
+  std::atomic<bool> stop{false};
+  const auto churn = [&](const std::string& name, int from) {
+    return std::async(std::launch::async, [&, name, from] {
+      const auto own = cluster.Dial();
+      int graphs = 0;
+      Client::CompileOptions options;
+      options.timeout_s = 60;
+      for (; !stop.load() || graphs == 0; ++graphs) {
+        absl::Status s = own->Compile(Both(name, from, 1 - from, graphs % 2 == 0 ? v1::STREAM : v1::GRAPH), options).status();
+        if (s.ok()) s = own->Teardown(name);
+        if (!s.ok()) return absl::StrCat(name, " after ", graphs, ": ", std::string(s.message()));
+      }
+      return std::string();
+    });
+  };
+  std::future<std::string> there = churn("there", 0), back = churn("back", 1);
+  for (int round = 0; round < 9; ++round) RunRows(client.get(), round < 3 ? round : 33 + round);
+  stop.store(true);
+  CHECK(there.get() == "");
+  CHECK(back.get() == "");
 }
 
 }  // namespace
