@@ -19,7 +19,7 @@ std::string GraphRun::WaitText(const LocalOp& op, const OpState& state, int64_t 
     case Blocked::kPort:
       return state.sender != nullptr ? state.sender->WaitsFor() : state.receiver->WaitsFor();
     case Blocked::kLoads:
-      return "NCCL to launch transfers that peers have been told of: loading device code for the call's shapes would hold them up";
+      return "transfers that peers have been told of to be launched, and bootstraps of other graphs to end: loading device code for the call's shapes would hold them up";
     case Blocked::kWait:
       break;
   }

@@ -151,7 +151,7 @@ absl::StatusOr<LoadedGraph> GraphLoader::Connect(const v1::Connect& peers) {
   loaded.close_links = [links = links_](const absl::Status& cause) { links->Close(cause); };
   loaded.link_health = [links = links_] { return links->Health(); };
   loaded.keep = [links = links_](std::shared_ptr<void> what) { links->Keep(std::move(what)); };
-  if (env_->cuda != nullptr) loaded.owes = [env = env_] { return env->Owes(); };
+  if (env_->cuda != nullptr) loaded.owes = [env = env_] { return (env->quiet != nullptr && env->quiet->InUse()) || env->Owes(); };
   loaded.arena = arena_;
   loaded.plan = part_;
   handed_over_ = true;

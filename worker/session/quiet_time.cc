@@ -69,6 +69,11 @@ bool QuietTime::Holds(bool at_rest) {
   return true;
 }
 
+bool QuietTime::InUse() const {
+  MutexLock lock(&mu_);
+  return users_ > 0;
+}
+
 std::string QuietTime::RestsFor() const {
   MutexLock lock(&mu_);
   return wanted_.empty() ? "" : wanted_.front();

@@ -46,6 +46,10 @@ class QuietTime {
   // is held none is. DeadlineExceeded, with WaitText, when that is not over at `deadline` of the clock; or what `cancelled` says, if it is not OK.
   absl::StatusOr<std::shared_ptr<void>> Use(Nanos deadline = std::numeric_limits<Nanos>::max(), const std::function<absl::Status()>& cancelled = {});
 
+  // Whether somebody holds one: what he has put on the device may wait for a peer, and that for what he has yet to put there, so that nothing may be called
+  // that waits for the device. The doorbell rings when that is over. Any thread.
+  bool InUse() const;
+
   // For a thread that makes CUDA load code, for `graph`: waits until nothing of this worker is on the device, and while the result is held nothing is put
   // there. DeadlineExceeded, with WaitText, when that is not so at `deadline` of the clock; or what `cancelled` says, if it is not OK. Not while holding a Use.
   absl::StatusOr<std::shared_ptr<void>> Rest(const std::string& graph, Nanos deadline, const std::function<absl::Status()>& cancelled = {});

@@ -136,7 +136,9 @@ TEST_CASE("quiet time: who loads device code has the device alone once nothing i
 
 TEST_CASE("quiet time: while another graph is in its bootstrap nobody rests, and executions begin as ever") {
   Worker w;
+  CHECK_FALSE(w.quiet.InUse());
   std::shared_ptr<void> use = *w.quiet.Use();
+  CHECK(w.quiet.InUse());
   Rester rester(&w.quiet, "g");
   REQUIRE(Soon([&] { return !w.quiet.WaitText().empty(); }));
   CHECK(w.quiet.WaitText() == "device code that graph g needs is loaded on GPU 0 when no other graph of this worker is in its bootstrap");
@@ -144,6 +146,7 @@ TEST_CASE("quiet time: while another graph is in its bootstrap nobody rests, and
   for (int i = 0; i < 100; ++i) CHECK(w.Turn());
   CHECK_FALSE(rester.rests.load());
   use.reset();
+  CHECK_FALSE(w.quiet.InUse());
   CHECK(w.quiet.Pauses());
   CHECK_FALSE(w.Turn());
   REQUIRE(Soon([&] { return rester.rests.load(); }));
