@@ -27,8 +27,8 @@ struct LoadedGraph {
   std::function<void(const absl::Status&)> close_links;
   // First failure of a link that no port shows, such as a peer that died while no edge was in use. OK while all is well.
   std::function<absl::Status()> link_health;
-  // Whether something that a peer has been told of is yet to be put on the device, by any graph of the worker, also one in its bootstrap: no call may wait for the device then. May
-  // be empty.
+  // Whether something that a peer has been told of is yet to be put on the device, by any graph of the worker, or another graph is in its bootstrap: no
+  // call may wait for the device then. May be empty.
   std::function<bool()> owes;
   // Keeps what the links' communicators may still use until they have ended. May be empty.
   std::function<void(std::shared_ptr<void>)> keep;
