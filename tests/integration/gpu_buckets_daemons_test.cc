@@ -8,19 +8,12 @@
 #include "absl/strings/str_cat.h"
 #include "tests/integration/daemons.h"
 #include "tests/integration/fused_graphs.h"
+#include "tests/integration/gpu_graphs.h"
 
 namespace weft {
 namespace {
 
 constexpr int kExecutions = 10;
-
-// Real GPUs where the environment names them, otherwise played ones.
-std::string Gpu(int i) {
-  const char* device = getenv("WEFT_TEST_DEVICE");
-  if (device == nullptr || std::string(device).rfind("cuda", 0) != 0) return "fake-cuda";
-  const char* gpus = getenv("WEFT_TEST_GPUS");
-  return absl::StrCat("cuda:", i % (gpus == nullptr ? 1 : std::max(1, atoi(gpus))));
-}
 
 // Of two workers, so that there is one order of additions, whatever NCCL chooses.
 TEST_CASE("gpu daemons: sums in buckets are the bits of sums by themselves, with overlap on and off, launched op by op or captured") {

@@ -14,27 +14,16 @@
 #include "absl/strings/str_cat.h"
 #include "tests/chaos/chaos.h"
 #include "tests/integration/daemons.h"
+#include "tests/integration/gpu_graphs.h"
 
 namespace weft {
 namespace {
 
 using Catch::Matchers::Contains;
 
-bool Real() {
-  const char* device = getenv("WEFT_TEST_DEVICE");
-  return device != nullptr && std::string(device).rfind("cuda", 0) == 0;
-}
-
 // `more`: arguments of any worker; `fake`: of one whose GPU the CPU plays.
 std::string Gpu(int i, const std::string& fake, const std::string& more = "") {
-  if (!Real()) return absl::StrCat("fake-cuda ", fake, " ", more);
-  const char* gpus = getenv("WEFT_TEST_GPUS");
-  return absl::StrCat("cuda:", i % (gpus == nullptr ? 1 : std::max(1, atoi(gpus))), " ", more);
-}
-
-void Need(const absl::Status& s) {
-  INFO(s.message());
-  REQUIRE(s.ok());
+  return Real() ? absl::StrCat(weft::Gpu(i), " ", more) : absl::StrCat("fake-cuda ", fake, " ", more);
 }
 
 std::string W(int w) { return absl::StrCat("w", w); }

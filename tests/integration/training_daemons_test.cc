@@ -10,23 +10,12 @@
 #include "common/tensor/random.h"
 #include "driver/schedules/training_graph.h"
 #include "tests/integration/daemons.h"
+#include "tests/integration/gpu_graphs.h"
 
 namespace weft {
 namespace {
 
 constexpr int kRows = 16, kSteps = 4;
-
-std::string Gpu(int i) {
-  const char* device = getenv("WEFT_TEST_DEVICE");
-  if (device == nullptr || std::string(device).rfind("cuda", 0) != 0) return "fake-cuda";
-  const char* gpus = getenv("WEFT_TEST_GPUS");
-  return absl::StrCat("cuda:", i % (gpus == nullptr ? 1 : std::max(1, atoi(gpus))));
-}
-
-void Need(const absl::Status& s) {
-  INFO(s.message());
-  REQUIRE(s.ok());
-}
 
 Tensor Data(int64_t width, uint64_t step, uint64_t seed) {
   const Tensor t = *Tensor::OnHost(v1::F32, {kRows, width});

@@ -24,10 +24,6 @@ CollectiveCall CallOf(const PlanGroup& group) {
   return call;
 }
 
-bool IsFixed(const Spec& spec) {
-  return std::all_of(spec.shape.dims.begin(), spec.shape.dims.end(), [](const Dim& d) { return d.kind == Dim::kFixed; });
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CapturedRun>> CapturedRun::Create(Options options) {
@@ -70,9 +66,9 @@ absl::Status CapturedRun::CheckOp(int i) {
     return bad(absl::StrCat("it has ", slots, " slots, and others have ", slots_));
   }
   for (const Spec& spec : op.outputs) {
-    if (!IsFixed(spec)) return bad(absl::StrCat("its value is ", spec.ToString()));
+    if (!spec.shape.IsStatic()) return bad(absl::StrCat("its value is ", spec.ToString()));
   }
-  if (op.edge != nullptr && !IsFixed(op.edge->spec)) return bad(absl::StrCat("its value is ", op.edge->spec.ToString()));
+  if (op.edge != nullptr && !op.edge->spec.shape.IsStatic()) return bad(absl::StrCat("its value is ", op.edge->spec.ToString()));
   for (const LocalWait& w : op.waits) {
     if (w.distance == 0 && w.op >= i) return bad(absl::StrCat("it waits for ", Describe(w.op), ", which comes later in the plan"));
   }

@@ -155,9 +155,7 @@ absl::StatusOr<Program> BuildProgram(const Plan& part) {
 }
 
 bool HasFixedShapes(const Program& program, const LocalOp& op) {
-  const auto fixed = [](const Spec& spec) {
-    return std::all_of(spec.shape.dims.begin(), spec.shape.dims.end(), [](const Dim& d) { return d.kind == Dim::kFixed; });
-  };
+  const auto fixed = [](const Spec& spec) { return spec.shape.IsStatic(); };
   return std::all_of(op.outputs.begin(), op.outputs.end(), fixed) &&
          std::all_of(op.args.begin(), op.args.end(), [&](const LocalArg& a) { return fixed(program.ops[a.op].outputs.at(a.output)); });
 }
