@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/base/log.h"
+#include "common/plan/bootstrap_timeout.h"
 #include "driver/cluster/coordinator.h"
 
 namespace weft {
@@ -39,7 +40,7 @@ void Coordinator::EnterPhase(GraphRecord* g, GraphState phase) {
   for (GraphMember& m : g->members) m.answered = false;
   g->asked = false;
   g->doing.clear();
-  const double timeout_s = g->plan->options.bootstrap_timeout_s() > 0 ? g->plan->options.bootstrap_timeout_s() : 30.0;
+  const double timeout_s = BootstrapTimeoutS(g->plan->options);
   g->phase_deadline = clock_->Now() + FromSeconds(timeout_s);
 }
 
@@ -167,7 +168,7 @@ void Coordinator::PhaseOverdue(GraphRecord* g, Actions* after) {
     missing.push_back(absl::StrCat("worker ", m.name, problem.empty() ? "" : absl::StrCat(" (", problem, ")")));
   }
   if (g->state == GraphState::kConnecting && !g->session_connected) missing.push_back("the driver's own end");
-  const double timeout_s = g->plan->options.bootstrap_timeout_s() > 0 ? g->plan->options.bootstrap_timeout_s() : 30.0;
+  const double timeout_s = BootstrapTimeoutS(g->plan->options);
   Fail(g,
        absl::DeadlineExceededError(absl::StrFormat("graph %s, %s: no answer within %.1f s from %s; see its log, or raise "
                                                    "options.bootstrap_timeout_s",

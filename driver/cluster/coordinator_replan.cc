@@ -5,6 +5,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/base/log.h"
+#include "common/plan/bootstrap_timeout.h"
 #include "driver/cluster/coordinator.h"
 
 namespace weft {
@@ -209,7 +210,7 @@ void Coordinator::MeasureReplan(GraphRecord* g, bool overdue, Actions* after) {
 void Coordinator::LoadReplan(GraphRecord* g, Actions* after) {
   const std::shared_ptr<ReplanRecord> r = g->replan;
   r->phase = Phase::kLoading;
-  const double timeout_s = g->plan->options.bootstrap_timeout_s() > 0 ? g->plan->options.bootstrap_timeout_s() : 30.0;
+  const double timeout_s = BootstrapTimeoutS(g->plan->options);
   r->deadline = clock_->Now() + FromSeconds(timeout_s);
   for (const GraphMember& m : g->members) r->waiting.insert(m.name);
   for (GraphMember& m : g->members) {

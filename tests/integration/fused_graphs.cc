@@ -4,53 +4,29 @@
 #include <deque>
 
 #include "absl/strings/str_cat.h"
+#include "tests/integration/graph_parts.h"
 
 namespace weft {
 namespace {
 
 constexpr char kShape[] = "[97]";
 
-void Need(const absl::Status& s) {
-  INFO(s.message());
-  REQUIRE(s.ok());
-}
+std::string W(int worker) { return absl::StrCat("w", worker); }
 
-v1::Actor* AddActor(v1::Graph* g, const std::string& name, const std::string& cls, int worker) {
-  v1::Actor* a = g->add_actor();
-  a->set_name(name);
-  a->set_class_(cls);
-  a->set_worker(absl::StrCat("w", worker));
-  return a;
-}
-
-v1::Node* AddNode(v1::Graph* g, const std::string& name, const std::string& actor, const std::string& method) {
-  v1::Node* n = g->add_node();
-  n->set_name(name);
-  n->set_actor(actor);
-  n->set_method(method);
-  return n;
-}
-
-void AddSource(v1::Graph* g, const std::string& name, int worker) {
-  v1::Config* c = AddActor(g, name, "std.Source", worker)->mutable_config();
+void AddRandom(v1::Graph* g, const std::string& name, int worker) {
+  v1::Config* c = AddActor(g, name, "std.Source", W(worker))->mutable_config();
   c->set_dtype(v1::F32);
   c->set_shape(kShape);
   c->set_fill("random");
 }
 
 void AddFail(v1::Graph* g, const std::string& name, int worker, bool on_device) {
-  v1::Config* c = AddActor(g, name, "std.Fail", worker)->mutable_config();
+  v1::Config* c = AddActor(g, name, "std.Fail", W(worker))->mutable_config();
   c->set_dtype(v1::F32);
   c->set_shape(kShape);
   c->add_fail_on(2);
   c->set_message("as told");
   c->set_on_device(on_device);
-}
-
-void Give(v1::Graph* g, const std::string& name, const std::string& node) {
-  v1::Output* o = g->add_output();
-  o->set_name(name);
-  o->set_node(node);
 }
 
 }  // namespace
@@ -60,8 +36,8 @@ v1::Graph Gradients(const std::string& name, const GradientsOptions& options) {
   g.set_name(name);
   const int last = options.workers - 1;
   for (int w = 0; w < options.workers; ++w) {
-    AddSource(&g, absl::StrCat("source", w), w);
-    AddActor(&g, absl::StrCat("math", w), "std.Math", w);
+    AddRandom(&g, absl::StrCat("source", w), w);
+    AddActor(&g, absl::StrCat("math", w), "std.Math", W(w));
   }
   if (options.fails) AddFail(&g, "fail", last, false);
   for (int l = 0; l < options.layers; ++l) {
@@ -99,7 +75,7 @@ v1::Graph Gradients(const std::string& name, const GradientsOptions& options) {
 v1::Graph FanOut(const std::string& name, const FanOutOptions& options) {
   v1::Graph g;
   g.set_name(name);
-  AddSource(&g, "source", 0);
+  AddRandom(&g, "source", 0);
   AddNode(&g, "good", "source", "make")->mutable_config()->set_seed(1);
   if (options.fails) {
     AddFail(&g, "fail", 0, false);
@@ -109,7 +85,7 @@ v1::Graph FanOut(const std::string& name, const FanOutOptions& options) {
   }
   for (int w = 1; w < options.workers; ++w) {
     const std::string math = absl::StrCat("math", w);
-    AddActor(&g, math, "std.Math", w);
+    AddActor(&g, math, "std.Math", W(w));
     for (const std::string value : {"good", "bad"}) {
       if (value == "bad" && w == options.workers - 1) continue;
       const std::string out = absl::StrCat(value, w);

@@ -32,10 +32,8 @@ v1::Graph Squares(const std::string& name, int64_t rows, v1::Launch launch) {
   AddActor(&g, "math", "std.Math", receiver);
   for (int i = 0; i < kSenders; ++i) {
     const std::string make = absl::StrCat("make", i), square = absl::StrCat("square", i), max = absl::StrCat("max", i);
-    v1::Actor* source = AddActor(&g, absl::StrCat("source", i), "std.Source", absl::StrCat("w", i));
-    source->mutable_config()->set_dtype(v1::F32);
-    source->mutable_config()->set_shape(absl::StrCat("[", rows, ", ", rows, "]"));
-    source->mutable_config()->set_fill("execution");
+    const v1::Actor* const source =
+        AddSource(&g, absl::StrCat("source", i), absl::StrCat("w", i), absl::StrCat("[", rows, ", ", rows, "]"));
     AddNode(&g, make, source->name(), "make");
     std::string from = make;
     if (i == 0) {

@@ -96,10 +96,7 @@ void Crossed(Client* client, v1::Transport t, v1::Overlap overlap) {
   v1::Graph g;
   g.set_name(absl::StrCat("crossed-", v1::Transport_Name(t), "-", v1::Overlap_Name(overlap)));
   for (int w = 0; w < 2; ++w) {
-    v1::Actor* a = AddActor(&g, absl::StrCat("source", w), "std.Source", absl::StrCat("w", w));
-    a->mutable_config()->set_dtype(v1::F32);
-    a->mutable_config()->set_shape(Real() ? "[16777216]" : "[262144]");
-    a->mutable_config()->set_fill("execution");
+    AddSource(&g, absl::StrCat("source", w), absl::StrCat("w", w), Real() ? "[16777216]" : "[262144]");
     AddActor(&g, absl::StrCat("math", w), "std.Math", absl::StrCat("w", w));
   }
   for (int w = 0; w < 2; ++w) AddNode(&g, absl::StrCat("make", w), absl::StrCat("source", w), "make");
@@ -137,10 +134,7 @@ void Errors(Client* client, v1::Transport t, bool on_device, v1::Launch launch) 
   fail->mutable_config()->add_fail_on(2);
   fail->mutable_config()->set_message("as told");
   fail->mutable_config()->set_on_device(on_device);
-  v1::Actor* source = AddActor(&g, "source", "std.Source", "w0");
-  source->mutable_config()->set_dtype(v1::F32);
-  source->mutable_config()->set_shape("[1024]");
-  source->mutable_config()->set_fill("execution");
+  AddSource(&g, "source", "w0", "[1024]");
   AddActor(&g, "math", "std.Math", "w1");
   AddNode(&g, "bad", "fail", "run");
   AddNode(&g, "good", "source", "make");
@@ -218,10 +212,7 @@ TEST_CASE("gpu daemons: collectives of two workers") {
     v1::Graph g;
     g.set_name(v1::CollectiveOp_Name(op));
     for (int w = 0; w < 2; ++w) {
-      v1::Actor* a = AddActor(&g, absl::StrCat("source", w), "std.Source", absl::StrCat("w", w));
-      a->mutable_config()->set_dtype(v1::F32);
-      a->mutable_config()->set_shape("[4096]");
-      a->mutable_config()->set_fill("execution");
+      AddSource(&g, absl::StrCat("source", w), absl::StrCat("w", w), "[4096]");
       AddActor(&g, absl::StrCat("math", w), "std.Math", absl::StrCat("w", w));
       AddNode(&g, absl::StrCat("make", w), absl::StrCat("source", w), "make");
     }

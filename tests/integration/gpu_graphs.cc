@@ -18,41 +18,6 @@ std::string Gpu(int i) {
 }
 bool Real() { return Gpu(0) != "fake-cuda"; }
 
-void Need(const absl::Status& s) {
-  INFO(s.message());
-  REQUIRE(s.ok());
-}
-
-v1::Actor* AddActor(v1::Graph* g, const std::string& name, const std::string& cls, const std::string& worker) {
-  v1::Actor* a = g->add_actor();
-  a->set_name(name);
-  a->set_class_(cls);
-  a->set_worker(worker);
-  return a;
-}
-
-v1::Node* AddNode(v1::Graph* g, const std::string& name, const std::string& actor, const std::string& method, const std::vector<std::string>& args) {
-  v1::Node* n = g->add_node();
-  n->set_name(name);
-  n->set_actor(actor);
-  n->set_method(method);
-  for (const std::string& a : args) n->add_arg()->set_node(a);
-  return n;
-}
-
-void Carry(v1::Graph* g, const std::string& from, const std::string& to, v1::Transport transport) {
-  v1::Edge* e = g->add_edge();
-  e->set_from(from);
-  e->set_to(to);
-  e->set_transport(transport);
-}
-
-void Give(v1::Graph* g, const std::string& name, const std::string& node) {
-  v1::Output* o = g->add_output();
-  o->set_name(name);
-  o->set_node(node);
-}
-
 void RunAll(Client* client, const v1::Graph& g, int executions, const std::function<void(const ExecutionResult&)>& check,
             const std::function<std::map<std::string, Tensor>(int)>& inputs) {
   Client::CompileOptions compile;
@@ -91,10 +56,7 @@ void RunReady(Client* client, const std::string& graph, int executions, const st
 v1::Graph Stream(const std::string& name, v1::Transport transport, int64_t bytes, int in_flight) {
   v1::Graph g;
   g.set_name(name);
-  v1::Actor* source = AddActor(&g, "source", "std.Source", "w0");
-  source->mutable_config()->set_dtype(v1::F32);
-  source->mutable_config()->set_shape(absl::StrCat("[", bytes / 4, "]"));
-  source->mutable_config()->set_fill("execution");
+  AddSource(&g, "source", "w0", absl::StrCat("[", bytes / 4, "]"));
   AddActor(&g, "sink", "std.Math", "w1");
   AddNode(&g, "make", "source", "make");
   for (const char* how : {"min", "max"}) {
@@ -117,10 +79,7 @@ v1::Graph Exchange(const std::string& name, int workers, int64_t rows, v1::Launc
   g.set_name(name);
   for (int w = 0; w < workers; ++w) {
     const std::string worker = absl::StrCat("w", w);
-    v1::Actor* source = AddActor(&g, absl::StrCat("source", w), "std.Source", worker);
-    source->mutable_config()->set_dtype(v1::F32);
-    source->mutable_config()->set_shape(absl::StrCat("[", rows, ", ", rows, "]"));
-    source->mutable_config()->set_fill("execution");
+    const v1::Actor* const source = AddSource(&g, absl::StrCat("source", w), worker, absl::StrCat("[", rows, ", ", rows, "]"));
     AddActor(&g, absl::StrCat("gemm", w), "std.Gemm", worker);
     AddActor(&g, absl::StrCat("math", w), "std.Math", worker);
     AddNode(&g, absl::StrCat("make", w), source->name(), "make");
@@ -144,10 +103,7 @@ void CheckExchange(const ExecutionResult& r, int64_t rows) {
 
 v1::Graph Both(const std::string& name, int from, int to, v1::Launch launch) {
   v1::Graph g = Stream(name, v1::NCCL, 1 << 20, 4);
-  v1::Actor* back = AddActor(&g, "back", "std.Source", "w1");
-  back->mutable_config()->set_dtype(v1::F32);
-  back->mutable_config()->set_shape("[65536]");
-  back->mutable_config()->set_fill("execution");
+  AddSource(&g, "back", "w1", "[65536]");
   AddActor(&g, "end", "std.Math", "w0");
   AddNode(&g, "return", "back", "make");
   AddNode(&g, "greatest", "end", "reduce", {"return"})->mutable_config()->set_reduce("max");
@@ -167,12 +123,8 @@ v1::Graph Sum(const std::string& name, int workers, v1::Launch launch) {
   sum->set_reduce(v1::SUM);
   for (int w = 0; w < workers; ++w) {
     const std::string worker = absl::StrCat("w", w), make = absl::StrCat("make", w), top = absl::StrCat("top", w);
-    v1::Actor* source = AddActor(&g, absl::StrCat("source", w), "std.Source", worker);
-    source->mutable_config()->set_dtype(v1::F32);
-    source->mutable_config()->set_shape("[65536]");
-    source->mutable_config()->set_fill("execution");
+    AddNode(&g, make, AddSource(&g, absl::StrCat("source", w), worker, "[65536]")->name(), "make");
     AddActor(&g, absl::StrCat("math", w), "std.Math", worker);
-    AddNode(&g, make, source->name(), "make");
     sum->add_member()->set_node(make);
     v1::Node* const n = AddNode(&g, top, absl::StrCat("math", w), "reduce");
     n->mutable_config()->set_reduce("max");

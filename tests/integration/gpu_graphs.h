@@ -11,6 +11,7 @@
 
 #include "client/cpp/client.h"
 #include "tests/integration/daemons.h"
+#include "tests/integration/graph_parts.h"
 
 namespace weft {
 
@@ -18,13 +19,6 @@ namespace weft {
 std::string Gpu(int i);
 // Whether the GPUs are real.
 bool Real();
-// Fails the case with the status's words.
-void Need(const absl::Status& s);
-
-v1::Actor* AddActor(v1::Graph* g, const std::string& name, const std::string& cls, const std::string& worker);
-v1::Node* AddNode(v1::Graph* g, const std::string& name, const std::string& actor, const std::string& method, const std::vector<std::string>& args = {});
-void Carry(v1::Graph* g, const std::string& from, const std::string& to, v1::Transport transport);
-void Give(v1::Graph* g, const std::string& name, const std::string& node);
 
 // Runs `executions` of a graph that is ready with as many in flight as it allows, and tears it down; `check` sees each result in order. `inputs` (may be
 // empty) makes those of execution k.

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/plan/bootstrap_timeout.h"
 #include "worker/run/program.h"
 #include "worker/session/graph_loader.h"
 #include "worker/session/links.h"
@@ -19,7 +20,6 @@ namespace {
 // Graphs whose executions are under way end them in a fraction of a second, if they ever do. So long a part of options.bootstrap_timeout_s is waited for that:
 // the driver is to hear from this worker what it waited for.
 constexpr double kRestPart = 0.5;
-constexpr double kBootstrapTimeout = 30;  // the driver's default
 // A library's code is on the GPU in a tenth of a second.
 constexpr Nanos kLoadLimit = 60 * kNanosPerSecond;
 constexpr std::chrono::microseconds kLook(100);
@@ -113,9 +113,8 @@ absl::Status GraphLoader::LoadCode() {
     WEFT_ASSIGN_OR_RETURN(memory, env_->cuda->Allocate(bytes));
   }
   const Nanos began = env_->clock->Now();
-  const double timeout_s = part_.options.bootstrap_timeout_s() > 0 ? part_.options.bootstrap_timeout_s() : kBootstrapTimeout;
   WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<void> rest,
-                        env_->quiet->Rest(part_.graph, began + FromSeconds(kRestPart * timeout_s), [this] { return cancel_->Get(); }));
+                        env_->quiet->Rest(part_.graph, began + FromSeconds(kRestPart * BootstrapTimeoutS(part_.options)), [this] { return cancel_->Get(); }));
   const Nanos rests = env_->clock->Now();
   WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<Stream> stream, env_->device->NewStream(v1::LANE_COMPUTE));
   for (const CodeCall& c : calls) {

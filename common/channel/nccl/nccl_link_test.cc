@@ -9,8 +9,6 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kLate = static_cast<int64_t>(NcclLink::kLateBytes / 4);  // elements of F32
-
 // One value from end to end.
 Value Pass(LinkEnds* ends, SendPort* s, RecvPort* r, int64_t k, const Value& v, int64_t reserved, Value out = Value()) {
   INFO("execution " << k);

@@ -90,4 +90,19 @@ struct LinkEnds {
   std::unique_ptr<LinkEnd> send, recv;
 };
 
+inline constexpr int64_t kLate = static_cast<int64_t>(NcclLink::kLateBytes / 4);  // elements of F32
+
+inline std::string Large() { return "[?<=" + std::to_string(kLate) + "]"; }
+
+inline Value Of(TestGpu* gpu, int64_t elements, int64_t seed) {
+  Value v;
+  v.tensor = gpu->Upload(HostValue({elements}, seed));
+  return v;
+}
+
+// Often enough for whatever would come too early.
+inline void Ask(const std::vector<EventRef>& events) {
+  for (int i = 0; i < 100; ++i) (void)AllReady(events);
+}
+
 }  // namespace weft

@@ -10,21 +10,6 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kLate = static_cast<int64_t>(NcclLink::kLateBytes / 4);  // elements of F32
-
-std::string Large() { return "[?<=" + std::to_string(kLate) + "]"; }
-
-Value Of(TestGpu* gpu, int64_t elements, int64_t seed) {
-  Value v;
-  v.tensor = gpu->Upload(HostValue({elements}, seed));
-  return v;
-}
-
-// Often enough for whatever would come too early.
-void Ask(const std::vector<EventRef>& events) {
-  for (int i = 0; i < 100; ++i) (void)AllReady(events);
-}
-
 TEST_CASE("nccl received alone: what comes behind a large value on its edge does not tell its sender too early, whatever it is") {
   TestGpu a, b;
   LinkEnds ends(&a, &b, 7, 7, /*send_when_taken=*/true, /*receive_alone=*/true);
@@ -149,86 +134,6 @@ TEST_CASE("nccl received alone: behind a computation its sender is told at once 
     REQUIRE(Until([&] { return AllReady({sent, got}); }));
     CHECK(BitEqual(b.Download(out.tensor), HostValue({kLate}, k)));
   }
-}
-
-TEST_CASE("nccl received alone: where calls may wait until no kernel runs, nothing that is launched waits to be told of or to be announced") {
-  TestGpu a, b;
-  const auto at_once = std::make_shared<std::atomic<int>>(0);
-  LinkEnds ends(&a, &b, 7, 7, true, true, false, at_once);
-  auto [s, r] = ends.Ports(NcclEdge(1, Large()));
-  const auto compute = *b.device->NewStream(v1::LANE_COMPUTE), makes = *a.device->NewStream(v1::LANE_COMPUTE);
-  for (int64_t k = 0; k < 4; ++k) {
-    const bool meanwhile = k % 2 == 0;  // a graph whose calls do so comes while this is under way; or before
-    at_once->store(meanwhile ? 0 : 1);
-    StreamGate gate, making;
-    gate.Hold(&b, compute.get());
-    ends.recv->stream->WaitFor(*b.device->Record(compute->native()));
-    Value v = Of(&a, kLate, k);
-    making.Hold(&a, makes.get());
-    v.event = *a.device->Record(makes->native());
-    ends.send->stream->WaitFor(v.event);
-    const EventRef sent = *s->Send(k, v, ends.send->stream.get());
-    if (meanwhile) {
-      Ask({sent});
-      CHECK(r->Poll(k) == PortState::kWaiting);
-      CHECK_FALSE(sent->Queued());
-      at_once->store(1);
-    }
-    REQUIRE(Until([&] {
-      (void)AllReady({sent});
-      return r->Poll(k) == PortState::kReady && sent->Queued();
-    }));
-    if (meanwhile) at_once->store(0);
-    Value out;
-    const EventRef got = *r->Recv(k, b.Buffer(v1::F32, {kLate}), &out, ends.recv->stream.get());
-    if (meanwhile) {
-      Ask({got});
-      CHECK(r->WaitsFor() == "the GPU to be done with what is ahead of receiving execution " + std::to_string(k));
-      at_once->store(1);
-      REQUIRE(Until([&] {
-        (void)AllReady({got});
-        return r->WaitsFor() == "w0 to send execution " + std::to_string(k);
-      }));
-    }
-    making.Open();
-    gate.Open();
-    REQUIRE(Until([&] { return AllReady({sent, got}); }));
-    CHECK(BitEqual(b.Download(out.tensor), HostValue({kLate}, k)));
-  }
-}
-
-TEST_CASE("nccl link: a send that its receiver has been told of is owed until NCCL has launched it; a receive never is before it is launched") {
-  TestGpu a, b;
-  LinkEnds ends(&a, &b);
-  auto [s, r] = ends.Ports(NcclEdge(1, Large()));
-  for (int64_t k = 0; k < 2; ++k) {
-    CHECK_FALSE(ends.send->queue->Owes());
-    a.nccl.polls = 1000;  // NCCL takes its time to launch
-    const EventRef sent = *s->Send(k, Of(&a, kLate, k), ends.send->stream.get());
-    Ask({sent});
-    CHECK_FALSE(sent->Queued());
-    CHECK(ends.send->queue->Owes());
-    a.nccl.polls = 0;
-    REQUIRE(Until([&] { return sent->Queued(); }));
-    CHECK_FALSE(ends.send->queue->Owes());
-    REQUIRE(Until([&] { return r->Poll(k) == PortState::kReady; }));
-    CHECK_FALSE(ends.recv->queue->Owes());
-    Value out;
-    const EventRef got = *r->Recv(k, b.Buffer(v1::F32, {kLate}), &out, ends.recv->stream.get());
-    REQUIRE(Until([&] { return AllReady({sent, got}); }));
-    CHECK_FALSE(ends.recv->queue->Owes());
-  }
-  // One whose receiver is not told of it yet, since the value is not ready, is owed to nobody, launched or not.
-  const auto at_once = std::make_shared<std::atomic<int>>(0);
-  TestGpu c, d;
-  LinkEnds told(&c, &d, 7, 7, /*send_when_taken=*/true, false, false, at_once);
-  auto [from, to] = told.Ports(NcclEdge(1, Large()));
-  const EventRef sent = *from->Send(0, Of(&c, kLate, 0), told.send->stream.get());
-  Ask({sent});
-  CHECK(told.send->queue->Owes());  // announced, and its receiver has not taken it
-  at_once->store(1);
-  REQUIRE(Until([&] { return sent->Queued(); }));
-  CHECK_FALSE(told.send->queue->Owes());
 }
 
 TEST_CASE("nccl received alone: what CUDA refuses at its launch ends the link with the edge's name, at every call") {

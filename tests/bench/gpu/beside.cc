@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/device/cuda/environment.h"
 #include "tests/bench/gpu/bench.h"
 
 namespace weft::bench {
@@ -123,7 +124,7 @@ Times Measure(Client* client, const std::string& name, v1::Transport transport) 
 }  // namespace
 
 int Beside(int, char**) {
-  const bool mps = getenv("CUDA_MPS_PIPE_DIRECTORY") != nullptr;
+  const bool mps = UnderMps();
   Daemons cluster({"h0", "h0"}, "h0", {GpuOf(0), GpuOf(1)});
   const auto client = cluster.Dial();
   const Times alone = Measure(client.get(), "alone", v1::TRANSPORT_UNSPECIFIED);

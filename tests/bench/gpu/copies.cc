@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/device/cuda/environment.h"
 #include "tests/bench/gpu/bare.h"
 #include "tests/bench/gpu/bare_edges.h"
 #include "tests/bench/gpu/bench.h"
@@ -131,7 +132,7 @@ void HostToDevice(uint64_t mib) {
 }  // namespace
 
 int Copies(int argc, char** argv) {
-  const bool mps = getenv("CUDA_MPS_PIPE_DIRECTORY") != nullptr;
+  const bool mps = UnderMps();
   std::vector<uint64_t> sizes;
   bool host = !mps;
   for (int i = 1; i < argc; ++i) {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "common/device/cuda/environment.h"
 #include "tests/bench/gpu/bare.h"
 #include "tests/bench/gpu/bare_edges.h"
 #include "tests/bench/gpu/bench.h"
@@ -220,7 +221,7 @@ class Table {
 
 int Edges(int argc, char** argv) {
   const Settings s = Parse(argc, argv);
-  const bool mps = getenv("CUDA_MPS_PIPE_DIRECTORY") != nullptr;
+  const bool mps = UnderMps();
   const std::string what =
       absl::StrCat(s.transport == v1::NCCL ? "nccl" : "ipc", SharesGpu(2) ? " edge within a GPU" : " edge", mps ? ", MPS" : "");
   // All that is bare first: later this process has threads.

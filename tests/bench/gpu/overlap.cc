@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/device/cuda/environment.h"
 #include "common/trace/chrome_json.h"
 #include "tests/bench/gpu/bench.h"
 #include "tests/bench/gpu/hand_ipc.h"
@@ -119,7 +120,7 @@ void WriteTrace(Client* client, const v1::Graph& graph, const std::string& file)
 
 int Overlap(int argc, char** argv) {
   Case base;
-  bool cpu_senders = false, balanced = false, mps = getenv("CUDA_MPS_PIPE_DIRECTORY") != nullptr;
+  bool cpu_senders = false, balanced = false, mps = UnderMps();
   int executions = 50;
   std::string trace;
   for (int i = 1; i < argc; ++i) {
