@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <thread>
@@ -46,10 +47,16 @@ std::string DeviceOf(int i) {
   return "cuda:" + std::to_string(i % n);
 }
 
-// Whether there is a GPU for each worker.
-bool OwnGpus(size_t workers) {
+// Whether there is a GPU for each worker, and no two are told to use the same.
+bool OwnGpus(size_t workers, const std::vector<std::string>& devices) {
   const char* gpus = getenv("WEFT_TEST_GPUS");
-  return gpus != nullptr && atoi(gpus) >= static_cast<int>(workers);
+  if (gpus == nullptr || atoi(gpus) < static_cast<int>(workers)) return false;
+  std::set<std::string> used;
+  for (size_t i = 0; i < workers; ++i) {
+    const std::string device = i < devices.size() ? devices[i].substr(0, devices[i].find(' ')) : DeviceOf(static_cast<int>(i));
+    if (device.rfind("cuda:", 0) == 0 && !used.insert(device).second) return false;
+  }
+  return true;
 }
 
 std::string ReadFile(const std::string& path) {
@@ -164,7 +171,7 @@ void Daemons::StartWorker(int i) {
   std::vector<std::string> args = {"--driver", address_, "--name", name, "--host-id", hosts_[i], "--device", fake ? "cuda" : device};
   // Where the CPU plays the GPU, threads outnumber the cores.
   if (fake) args.insert(args.end(), {"--spin", "0us"});
-  bool own_gpu = device == "cpu" || OwnGpus(hosts_.size());
+  bool own_gpu = device == "cpu" || OwnGpus(hosts_.size(), devices_);
   for (std::string more; words >> more;) {
     if (more == "--own-gpu") {
       own_gpu = true;

@@ -23,7 +23,7 @@ class Daemons {
   // that takes more than 20 s (60 s on GPUs, where each process has CUDA and its kernels to load).
   // `devices`: what worker i runs on, beyond its end as said above; further words are arguments of the worker ("cpu --spin 1ms");
   // with --with-faults it is one whose kernels are faulty (tests/faults/faulty_kernels.h); with --own-gpu no other uses its GPU, which otherwise holds
-  // where $WEFT_TEST_GPUS says that there is one for each worker.
+  // where $WEFT_TEST_GPUS says that there is one for each worker and no two have the same.
   // kComingUp: returns while the workers still come up; AwaitWorkers before they are used. So clusters that are used one after the other start together.
   enum Start { kUp, kComingUp };
   explicit Daemons(const std::vector<std::string>& hosts, const std::string& driver_host = "h0", std::vector<std::string> devices = {},

@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -75,6 +76,8 @@ struct NcclComm::Core {
     const char* const last = options.api->LastError(handle);
     std::string detail = text == nullptr ? "unknown error" : text;
     if (last != nullptr && *last != '\0') absl::StrAppend(&detail, " (", last, ")");
+    // Its code says "invalid usage" of this and of much else; the words are those of NCCL 2.28.
+    if (absl::StrContains(detail, "Duplicate GPU")) absl::StrAppend(&detail, "; start each worker that shares its GPU with another with --share-gpu");
     return absl::Status(CodeOf(code), absl::StrCat(options.label, ": ", what, " with ", others, ": NCCL says ", detail));
   }
 

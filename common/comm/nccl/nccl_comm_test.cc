@@ -93,6 +93,11 @@ TEST_CASE("nccl comm: a failure of any call while joining is an error with the n
     }
   }
   TestGpu a;
+  // As NCCL puts it where both workers use one GPU.
+  const auto shared = *NcclComm::Create(CommOptions(&a, 0, 2));
+  a.fake.nccl.FailCall("GetAsyncError", 1, kNcclInvalidUsage, "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 60");
+  const std::string problem(shared->Join(NewId(&a), In(60)).message());
+  CHECK(problem.find("both on CUDA device 60); start each worker that shares its GPU with another with --share-gpu") != std::string::npos);
   CHECK_FALSE(NcclComm::Create(CommOptions(&a, 2, 2)).ok());
   CHECK_FALSE(NcclComm::Create(CommOptions(&a, 0, 1)).ok());
 }

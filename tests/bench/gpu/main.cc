@@ -14,7 +14,7 @@ int main(int argc, char** argv) {
     const char* what;
   };
   static const Part kParts[] = {
-      {"overlap", Overlap, "three senders and a receiver, overlap off, on, and with 4 in flight: [--transport shm|ipc|nccl] [--balanced] [--rows N] [--executions N] "
+      {"overlap", Overlap, "three senders and a receiver, overlap off, on, and with 4 in flight: [--transport shm|ipc|nccl] [--balanced] [--dtype F16|F32] [--rows N] [--executions N] "
                            "[--trace FILE.json]: the last one, op by op, for Perfetto, and with overlap off in FILE.json.off"},
       {"edges", Edges,
        "nccl or ipc edges against bare ncclSend and ncclRecv or peer copies: [--transport nccl|ipc] [--sizes 8,64k,64m,1g] [--launch stream|graph]"},

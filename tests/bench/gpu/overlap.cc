@@ -23,7 +23,8 @@ constexpr int kSenders = 3;
 
 struct Case {
   v1::Transport transport = v1::IPC;
-  int64_t rows = 10000;     // of the value, F16[rows, rows]
+  v1::DType dtype = v1::F16;
+  int64_t rows = 10000;     // of the value, dtype[rows, rows]
   int squares = 1;          // of each value, one after the other
   bool transfer = true;     // false: the values are the receiver's own
   bool compute = true;      // false: values are only looked at
@@ -45,7 +46,7 @@ v1::Graph Make(const std::string& name, const Case& c) {
   actor("receiver", "std.Gemm", receiver);
   for (int i = 0; i < kSenders; ++i) {
     v1::Actor* s = actor(absl::StrCat("sender", i), "std.Source", c.transfer ? absl::StrCat("w", i) : receiver);
-    s->mutable_config()->set_dtype(v1::F16);
+    s->mutable_config()->set_dtype(c.dtype);
     s->mutable_config()->set_shape(absl::StrCat("[", c.rows, ", ", c.rows, "]"));
     s->mutable_config()->set_fill(absl::StrCat(i + 1));
     v1::Node* make = g.add_node();
@@ -84,14 +85,15 @@ v1::Graph Make(const std::string& name, const Case& c) {
 
 double Half(const Tensor& t) { return ElementAsDouble(t, 0); }
 
-// All elements of a value are equal, and so are those of its products, rounded to F16 (or infinite).
+// All elements of a value are equal, and so are those of its products, rounded to its type (or infinite).
 void CheckResults(const Steady& s, const Case& c) {
+  const double most = c.dtype == v1::F16 ? 65000 : 3.4e38;
   for (const ExecutionResult& r : s.results) {
     for (int i = 0; i < kSenders; ++i) {
       double want = i + 1;
       for (int k = 0; c.compute && k < c.squares; ++k) want = static_cast<double>(c.rows) * want * want;
       const double got = Half(r.outputs.at(absl::StrCat("first", i)));
-      if (want < 65000 ? std::fabs(got - want) > want / 1000 : !std::isinf(got)) {
+      if (want < most ? std::fabs(got - want) > want / 1000 : !std::isinf(got)) {
         throw std::runtime_error(absl::StrCat("execution ", r.execution, ": sender ", i, " should give ", want, ", gave ", got));
       }
     }
@@ -134,6 +136,10 @@ int Overlap(int argc, char** argv) {
       if (t != "shm" && t != "ipc" && t != "nccl") throw std::runtime_error(absl::StrCat("--transport is shm, ipc or nccl, not ", t));
       cpu_senders = t == "shm";
       base.transport = t == "shm" ? v1::SHM : t == "ipc" ? v1::IPC : v1::NCCL;
+    } else if (a == "--dtype") {
+      const std::string d = value();
+      if (d != "F16" && d != "F32") throw std::runtime_error(absl::StrCat("--dtype is F16 or F32, not ", d));
+      base.dtype = d == "F32" ? v1::F32 : v1::F16;
     } else if (a == "--rows") {
       base.rows = std::stoll(value());
     } else if (a == "--executions") {
@@ -148,7 +154,7 @@ int Overlap(int argc, char** argv) {
   }
   double by_hand = 0;
   std::string hand_problem;
-  if (!balanced && base.transport != v1::SHM) {
+  if (!balanced && base.transport != v1::SHM && base.dtype == v1::F16) {  // what is by hand is in F16
     // First: later this process has threads. A failure costs its row and no other.
     try {
       by_hand = base.transport == v1::IPC ? HandIpcPeriod(base.rows, 10, executions) : HandNcclPeriod(base.rows, 8, executions);
@@ -208,8 +214,8 @@ int Overlap(int argc, char** argv) {
     flights.push_back(run("flight", flight_case, 8, executions).period_s);
   }
   const double off = Median(offs), on = Median(ons), flight = Median(flights);
-  const std::string what = absl::StrCat("overlap ", transport, balanced ? " balanced" : "", mps ? " MPS" : "");
-  std::printf("%s: F16[%ld, %ld], %d product(s) a value, %d executions after warm-up\n", what.c_str(), static_cast<long>(base.rows),
+  const std::string what = absl::StrCat("overlap ", transport, balanced ? " balanced" : "", base.dtype == v1::F32 ? " F32" : "", mps ? " MPS" : "");
+  std::printf("%s: %s[%ld, %ld], %d product(s) a value, %d executions after warm-up\n", what.c_str(), v1::DType_Name(base.dtype).c_str(), static_cast<long>(base.rows),
               static_cast<long>(base.rows), base.squares, executions);
   std::printf("  transfer alone %s, compute alone %s, bound %s an execution\n", Ms(transfer).c_str(), Ms(compute).c_str(), Ms(bound).c_str());
   for (int i = 0; rounds > 1 && i < rounds; ++i) {

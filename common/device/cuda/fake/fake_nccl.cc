@@ -46,17 +46,17 @@ FakeNccl::~FakeNccl() {
 }
 
 int FakeNccl::Enter(const char* method) {
-  int code = kNcclSuccess;
+  Failure failure;
   {
     MutexLock lock(&mu_);
     const int64_t number = ++calls_[method];
     const auto [from, to] = failures_.equal_range(method);
-    const auto it = std::find_if(from, to, [&](const auto& f) { return f.second.first == number; });
+    const auto it = std::find_if(from, to, [&](const auto& f) { return f.second.call == number; });
     if (it == to) return kNcclSuccess;
-    code = it->second.second;
+    failure = std::move(it->second);
     failures_.erase(it);
   }
-  return Fail(code, std::string(method) + " was told to fail");
+  return Fail(failure.code, failure.text.empty() ? std::string(method) + " was told to fail" : failure.text);
 }
 
 int FakeNccl::Fail(int code, const std::string& text) const {
@@ -64,9 +64,9 @@ int FakeNccl::Fail(int code, const std::string& text) const {
   return code;
 }
 
-void FakeNccl::FailCall(const std::string& method, int64_t nth, int code) {
+void FakeNccl::FailCall(const std::string& method, int64_t nth, int code, const std::string& text) {
   MutexLock lock(&mu_);
-  failures_.emplace(method, std::make_pair(calls_[method] + nth, code));
+  failures_.emplace(method, Failure{calls_[method] + nth, code, text});
 }
 
 void FakeNccl::SetAsyncError(NcclCommHandle comm, int code) {

@@ -42,8 +42,8 @@ class FakeNccl : public NcclApi {
   ~FakeNccl() override;  // aborts all communicators
 
   // The nth call from now (1: the next) of `method`, such as "Send", returns `code`; as after every refused call, its communicator (for
-  // GroupEnd: each of the group) then has this error for good.
-  void FailCall(const std::string& method, int64_t nth, int code);
+  // GroupEnd: each of the group) then has this error for good. LastError is `text`; empty: one of the fake's own.
+  void FailCall(const std::string& method, int64_t nth, int code, const std::string& text = "");
   // From now on GetAsyncError says so, and every other call on `comm` but CommAbort. What is under way goes on.
   void SetAsyncError(NcclCommHandle comm, int code);
   int64_t calls(const std::string& method) const;
@@ -72,6 +72,11 @@ class FakeNccl : public NcclApi {
 
  private:
   struct Comm;
+  struct Failure {
+    int64_t call = 0;  // its number among those of its method
+    int code = kNcclSuccess;
+    std::string text;
+  };
   struct Call {
     FakeNcclOp op;
     NcclCommHandle comm;
@@ -103,7 +108,7 @@ class FakeNccl : public NcclApi {
 
   mutable Mutex mu_;
   std::map<std::string, int64_t> calls_ WEFT_GUARDED_BY(mu_);
-  std::multimap<std::string, std::pair<int64_t, int>> failures_ WEFT_GUARDED_BY(mu_);
+  std::multimap<std::string, Failure> failures_ WEFT_GUARDED_BY(mu_);
   std::map<NcclCommHandle, std::shared_ptr<Comm>> comms_ WEFT_GUARDED_BY(mu_);
   std::map<NcclCommHandle, int> max_ctas_ WEFT_GUARDED_BY(mu_);
 };
