@@ -37,6 +37,11 @@ void QuietTime::Loop() {
     mu_.Unlock();
     device_->Collect();
     mu_.Lock();
+    if (!wanted_.empty()) {
+      // At once, while the device rests: clients that compile without pause would come between every time.
+      since_.store(clock_->Now());
+      resting_.store(true, std::memory_order_release);
+    }
     running_.store(false, std::memory_order_release);
     changed_.NotifyAll();
     doorbell_->Ring();
@@ -44,12 +49,13 @@ void QuietTime::Loop() {
 }
 
 bool QuietTime::Holds(bool at_rest) {
-  const bool resting = resting_.load(std::memory_order_acquire);
-  if (resting || running_.load(std::memory_order_acquire)) {
+  // In this order: a rest may follow giving back without a moment in between.
+  const bool running = running_.load(std::memory_order_acquire), resting = resting_.load(std::memory_order_acquire);
+  if (running || resting) {
     if (!told_hung_ && clock_->Now() - since_.load() > kLimit) {
       told_hung_ = true;
       if (on_hung_) {
-        const std::string what = resting ? absl::StrCat("device code that graph ", RestsFor(), " needs is being loaded")
+        const std::string what = !running ? absl::StrCat("device code that graph ", RestsFor(), " needs is being loaded")
                                          : "memory of graphs that have ended is being given back to CUDA";
         on_hung_(absl::DeadlineExceededError(absl::StrCat("GPU ", device_->ordinal(), " of this worker: ", what, " for more than ", ToSeconds(kLimit),
                                                           " s: a call of CUDA or NCCL hangs")));
@@ -88,7 +94,9 @@ std::string QuietTime::TextLocked() const {
   const auto for_so_long = [&](Nanos since) { return absl::StrFormat("%.1f s", ToSeconds(std::max<Nanos>(0, clock_->Now() - since))); };
   const std::string until = absl::StrCat(", and until that is over nothing is put on GPU ", device_->ordinal());
   if (running_.load()) {
-    return absl::StrCat("memory of graphs that have ended has been being given back to CUDA for ", for_so_long(since_.load()), until);
+    const std::string now = device_->Collecting();
+    return absl::StrCat("memory of graphs that have ended has been being given back to CUDA for ", for_so_long(since_.load()), now.empty() ? "" : absl::StrCat(" (", now, ")"),
+                        until);
   }
   if (resting_.load()) return absl::StrCat("device code that graph ", wanted_.front(), " needs has been being loaded for ", for_so_long(since_.load()), until);
   if (pauses_.load()) {

@@ -57,7 +57,7 @@ TEST_CASE("quiet time: memory goes back when the loop rests, and not while somet
 TEST_CASE("quiet time: the loop keeps off the device, and bootstrap waits, while memory is being given back") {
   Worker w;
   std::atomic<bool> given{false}, used{false};
-  w.device->PutAside([&] {
+  w.device->PutAside("a block", [&] {
     while (!given.load()) std::this_thread::yield();
   });
   CHECK_FALSE(w.Turn());
@@ -200,6 +200,30 @@ TEST_CASE("quiet time: who gives up waiting for a rest is named no more, and wha
   CHECK(told.size() == 1);
 }
 
+TEST_CASE("quiet time: who waits for a rest has it as soon as memory is given back, ahead of bootstraps that wait for that too") {
+  Worker w;
+  std::atomic<bool> given{false}, used{false};
+  w.device->PutAside("a block", [&] {
+    while (!given.load()) std::this_thread::yield();
+  });
+  CHECK_FALSE(w.Turn());
+  std::thread bootstrap([&] {
+    const std::shared_ptr<void> use = *w.quiet.Use();
+    used.store(true);
+  });
+  Rester rester(&w.quiet, "g");
+  REQUIRE(Soon([&] { return w.quiet.Pauses(); }));
+  given.store(true);
+  // Though the loop does not come to rest again.
+  REQUIRE(Soon([&] { return rester.rests.load(); }));
+  CHECK_FALSE(w.Turn(/*at_rest=*/false));
+  CHECK_FALSE(used.load());
+  rester.End();
+  bootstrap.join();
+  CHECK(used.load());
+  CHECK(w.TurnUntil([] { return true; }));
+}
+
 TEST_CASE("quiet time: many threads that rest, use and give up, beside memory that goes back, each alone on the device and none left behind") {
   Worker w;
   std::atomic<int> resting{0}, using_{0}, giving{0}, wrong{0}, rests{0}, ended{0};
@@ -216,7 +240,7 @@ TEST_CASE("quiet time: many threads that rest, use and give up, beside memory th
           std::this_thread::yield();
           --using_;
         } else if (i % 4 == 2) {
-          w.device->PutAside([&] {
+          w.device->PutAside("a block", [&] {
             ++giving;
             if (resting > 0 || using_ > 0) ++wrong;
             --giving;
@@ -260,7 +284,7 @@ TEST_CASE("quiet time: memory goes back before anyone rests, and a load that han
   std::vector<std::string> told;
   QuietTime quiet(w.device.get(), &w.deferred, w.doorbell.get(), &clock, [&](const absl::Status& s) { told.emplace_back(s.message()); });
   std::atomic<bool> given{false};
-  w.device->PutAside([&] {
+  w.device->PutAside("a block", [&] {
     while (!given.load()) std::this_thread::yield();
   });
   Rester rester(&quiet, "g");
@@ -286,13 +310,17 @@ TEST_CASE("quiet time: who waits for memory to be given back can say so, and giv
   std::atomic<bool> given{false};
   QuietTime quiet(w.device.get(), &w.deferred, w.doorbell.get(), &clock);
   CHECK(quiet.WaitText().empty());
-  w.device->PutAside([&] {
+  w.device->PutAside("a block", [&] {
     while (!given.load()) std::this_thread::yield();
   });
   REQUIRE(quiet.Holds(true));
   clock.Advance(1'500'000'000);
-  const std::string text = quiet.WaitText();
-  CHECK(text == "memory of graphs that have ended has been being given back to CUDA for 1.5 s, and until that is over nothing is put on GPU 0");
+  std::string text;
+  REQUIRE(Soon([&] {
+    text = quiet.WaitText();
+    return text.find("(now") != std::string::npos;
+  }));
+  CHECK(text == "memory of graphs that have ended has been being given back to CUDA for 1.5 s (now a block), and until that is over nothing is put on GPU 0");
   const absl::Status late = quiet.Use(clock.Now()).status();
   CHECK(late.code() == absl::StatusCode::kDeadlineExceeded);
   CHECK(late.message() == text);
@@ -314,7 +342,7 @@ TEST_CASE("quiet time: a call that hangs while memory is being given back is tol
   std::atomic<bool> given{false};
   std::vector<std::string> told;
   QuietTime quiet(w.device.get(), &w.deferred, w.doorbell.get(), &clock, [&](const absl::Status& s) { told.emplace_back(s.message()); });
-  w.device->PutAside([&] {
+  w.device->PutAside("a block", [&] {
     while (!given.load()) std::this_thread::yield();
   });
   CHECK(quiet.Holds(true));

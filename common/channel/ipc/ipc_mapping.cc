@@ -69,7 +69,7 @@ absl::StatusOr<std::shared_ptr<IpcMapping>> IpcMapping::Open(CudaDevice* device,
 }
 
 IpcMapping::~IpcMapping() {
-  device_->PutAside([device = device_, data = data_, closed = std::move(on_closed_)] {
+  device_->PutAside("a mapping of another worker's memory", [device = device_, data = data_, closed = std::move(on_closed_)] {
     (void)device->Check(device->api()->IpcClose(data), "closing GPU memory of another process");
     if (closed) closed();
   });

@@ -85,7 +85,7 @@ struct NcclComm::Core {
   static void StartThread(const std::shared_ptr<Core>& core) WEFT_REQUIRES(core->mu) {
     if (core->has_thread || core->ended.load()) return;
     if (core->options.close_at_rest && core->on_device.load() == 0) {
-      if (!core->aside) core->options.device->PutAside([core] { NcclComm::Finish(core); });
+      if (!core->aside) core->options.device->PutAside(absl::StrCat(core->options.label, " (ncclCommAbort)"), [core] { NcclComm::Finish(core); }, true);
       core->aside = true;
       return;
     }

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
+#include "common/device/cuda/aside_calls.h"
 
 namespace weft {
 namespace {
@@ -53,7 +54,7 @@ class CudaDevice::EventPool {
  public:
   explicit EventPool(CudaApi* api) : api_(api) {}
   ~EventPool() {
-    Collect();
+    aside_.DoAll([] {});
     for (CudaEventHandle e : free_) api_->EventDestroy(e);
     for (CudaEventHandle e : free_timed_) api_->EventDestroy(e);
   }
@@ -87,29 +88,7 @@ class CudaDevice::EventPool {
   void SetTiming(bool on) { timing_.store(on, std::memory_order_relaxed); }
   bool timing() const { return timing_.load(std::memory_order_relaxed); }
 
-  void PutAside(std::function<void()> give_back) {
-    MutexLock lock(&mu_);
-    aside_.push_back(std::move(give_back));
-    has_aside_.store(true, std::memory_order_release);
-  }
-  bool has_aside() const { return has_aside_.load(std::memory_order_acquire); }
-  void Collect() {
-    while (true) {  // what is given back may put aside more
-      std::vector<std::function<void()>> aside;
-      {
-        MutexLock lock(&mu_);
-        aside.swap(aside_);
-        if (aside.empty()) {
-          has_aside_.store(false, std::memory_order_release);
-          return;
-        }
-      }
-      for (std::function<void()>& give_back : aside) {
-        give_back();
-        give_back = nullptr;
-      }
-    }
-  }
+  AsideCalls* aside() { return &aside_; }
 
   // Remembers the first sticky error; returns what it was given.
   int Note(int e) {
@@ -125,8 +104,7 @@ class CudaDevice::EventPool {
   Mutex mu_;
   std::vector<CudaEventHandle> free_ WEFT_GUARDED_BY(mu_);
   std::vector<CudaEventHandle> free_timed_ WEFT_GUARDED_BY(mu_);
-  std::vector<std::function<void()>> aside_ WEFT_GUARDED_BY(mu_);
-  std::atomic<bool> has_aside_{false};
+  AsideCalls aside_;
   std::atomic<bool> timing_{false};
   std::atomic<int> sticky_{kCudaSuccess};
 };
@@ -276,7 +254,7 @@ absl::StatusOr<std::shared_ptr<void>> CudaDevice::Allocate(size_t bytes) {
   WEFT_RETURN_IF_ERROR(Check(api()->Malloc(whole, &p), absl::StrCat(bytes, " bytes on GPU ", ordinal_)));
   return std::shared_ptr<void>(p, [events = events_](void* q) {
     // The pool outlives what it holds; held by it, it would never go.
-    events->PutAside([pool = events.get(), q] { pool->Note(pool->api()->Free(q)); });
+    events->aside()->Put("device memory", [pool = events.get(), q] { pool->Note(pool->api()->Free(q)); }, false);
   });
 }
 
@@ -291,13 +269,18 @@ absl::StatusOr<std::shared_ptr<void>> CudaDevice::AllocateHost(size_t bytes) con
   void* p = nullptr;
   WEFT_RETURN_IF_ERROR(Check(api()->HostAlloc(std::max<size_t>(bytes, 1), &p), absl::StrCat(bytes, " bytes of page-locked memory")));
   return std::shared_ptr<void>(p, [events = events_](void* q) {
-    events->PutAside([pool = events.get(), q] { pool->Note(pool->api()->HostFree(q)); });
+    events->aside()->Put("page-locked memory", [pool = events.get(), q] { pool->Note(pool->api()->HostFree(q)); }, false);
   });
 }
 
-void CudaDevice::PutAside(std::function<void()> give_back) const { events_->PutAside(std::move(give_back)); }
-bool CudaDevice::HasAside() const { return events_->has_aside(); }
-void CudaDevice::Collect() const { events_->Collect(); }
+void CudaDevice::PutAside(const std::string& what, std::function<void()> give_back, bool is_long) const {
+  events_->aside()->Put(what, std::move(give_back), is_long);
+}
+bool CudaDevice::HasAside() const { return events_->aside()->any(); }
+void CudaDevice::Collect() const {
+  events_->aside()->DoAll([this] { (void)Check(api()->SetDevice(ordinal_), "binding a thread"); });
+}
+std::string CudaDevice::Collecting() const { return events_->aside()->Doing(); }
 
 absl::StatusOr<std::shared_ptr<void>> CudaDevice::RegisterHost(void* p, size_t bytes, std::shared_ptr<void> keep) const {
   const uintptr_t begin = reinterpret_cast<uintptr_t>(p) & ~(kPage - 1);
@@ -306,7 +289,7 @@ absl::StatusOr<std::shared_ptr<void>> CudaDevice::RegisterHost(void* p, size_t b
   WEFT_RETURN_IF_ERROR(Check(api()->HostRegister(base, end - begin),
                              absl::StrCat("page-locking ", end - begin, " bytes of shared memory (see ulimit -l)")));
   return std::shared_ptr<void>(base, [events = events_, keep = std::move(keep)](void* q) {
-    events->PutAside([pool = events.get(), q, keep] { pool->Note(pool->api()->HostUnregister(q)); });
+    events->aside()->Put("page-locked shared memory", [pool = events.get(), q, keep] { pool->Note(pool->api()->HostUnregister(q)); }, false);
   });
 }
 

@@ -72,11 +72,14 @@ class CudaDevice : public Device {
 
   // For calls that give something back to CUDA: such a call waits until the whole device is idle, and holds up every other call of the process
   // until then. While a kernel of this process waits for a peer that is a deadlock: the peer may wait for what the loop would do next. So they are
-  // put aside, until someone who knows that the device rests calls Collect. From any thread, which is bound to the device when it runs.
-  void PutAside(std::function<void()> give_back) const;
+  // put aside, until someone who knows that the device rests calls Collect. From any thread, which is bound to the device when it runs. `what` it gives back,
+  // for people; `is_long`: as AsideCalls::Put.
+  void PutAside(const std::string& what, std::function<void()> give_back, bool is_long = false) const;
   bool HasAside() const;
-  // Does all that was put aside. Only while nothing of this process on the device waits for a peer. Blocks for as long as CUDA takes.
+  // Does all that was put aside. Only while nothing of this process on the device waits for a peer. Blocks for as long as CUDA takes. One caller at a time.
   void Collect() const;
+  // What Collect is at, such as "now link w0 -> w1 (NCCL); 3 more"; empty when at nothing. Any thread.
+  std::string Collecting() const;
 
  private:
   class EventPool;

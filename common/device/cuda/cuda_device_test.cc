@@ -146,7 +146,7 @@ TEST_CASE("cuda device: memory goes at Collect, and what is not there is named")
     CHECK(device->HasAside());
     CHECK(gpu.fake.cuda.books().allocations == books.allocations);
     CHECK(gpu.fake.cuda.books().host_allocations == books.host_allocations);
-    device->PutAside([&] { device->PutAside([&] { order = 1; }); });
+    device->PutAside("one", [&] { device->PutAside("another", [&] { order = 1; }); });
     device->Collect();
     CHECK_FALSE(device->HasAside());
     CHECK(order == 1);
