@@ -7,6 +7,7 @@
 #include <chrono>
 #include <future>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -195,23 +196,43 @@ TEST_CASE("gpu daemons: products of shapes that only an execution tells, while t
   Daemons cluster({"h0", "h0"}, "h0", {Gpu(0), Gpu(0)});
   const auto client = cluster.Dial();
   std::atomic<bool> stop{false};
+  // Each client compiles some graphs beside each round. While they do, a product of new shapes waits for moments without a bootstrap.
+  constexpr int kRounds = 9, kGraphsARound = 3;
+  std::atomic<int> allowed{0};
   const auto churn = [&](const std::string& name, int from) {
     return std::async(std::launch::async, [&, name, from] {
       const auto own = cluster.Dial();
       int graphs = 0;
       Client::CompileOptions options;
       options.timeout_s = 60;
-      for (; !stop.load() || graphs == 0; ++graphs) {
+      while (true) {
+        if (graphs == allowed.load()) {
+          if (stop.load()) return std::string();
+          allowed.wait(graphs);
+          continue;
+        }
         absl::Status s = own->Compile(Both(name, from, 1 - from, graphs % 2 == 0 ? v1::STREAM : v1::GRAPH), options).status();
         if (s.ok()) s = own->Teardown(name);
         if (!s.ok()) return absl::StrCat(name, " after ", graphs, ": ", std::string(s.message()));
+        ++graphs;
       }
-      return std::string();
     });
   };
   std::future<std::string> there = churn("there", 0), back = churn("back", 1);
-  for (int round = 0; round < 9; ++round) RunRows(client.get(), round < 3 ? round : 33 + round);
-  stop.store(true);
+  const auto allow = [&](int graphs) {
+    allowed.store(graphs);
+    allowed.notify_all();
+  };
+  const auto stop_all = [&](void*) {
+    stop.store(true);
+    allow(allowed.load() + 1);
+  };
+  std::unique_ptr<void, decltype(stop_all)> stops(&stop, stop_all);  // also when a check below throws: the clients' threads are waited for
+  for (int round = 0; round < kRounds; ++round) {
+    allow((round + 1) * kGraphsARound);
+    RunRows(client.get(), round < 3 ? round : 33 + round);
+  }
+  stops.reset();
   CHECK(there.get() == "");
   CHECK(back.get() == "");
 }
