@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/session/edge_trial.h"
 
 namespace weft {
 
@@ -181,8 +182,9 @@ std::vector<SessionCore::EdgeView> SessionCore::View() const {
     view.output = output;
     view.execution = next;
     if (next < admitted) {
-      view.waits_for = output ? absl::StrCat(WorkerName(*plan_, e.src_worker), " to write execution ", next)
-                              : absl::StrCat(WorkerName(*plan_, e.dst_worker), " to release one of ", e.slots, " slots");
+      view.waits_for = !output                   ? absl::StrCat(WorkerName(*plan_, e.dst_worker), " to release one of ", e.slots, " slots")
+                       : next == kTrialExecution ? absl::StrCat(WorkerName(*plan_, e.src_worker), " to try the edge, in bootstrap")
+                                                 : absl::StrCat(WorkerName(*plan_, e.src_worker), " to write execution ", next);
       view.since_s = ToSeconds(std::max<Nanos>(0, now - since));
     }
     views.push_back(std::move(view));

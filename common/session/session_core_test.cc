@@ -482,6 +482,13 @@ TEST_CASE("the trial of edges names what does not come, and what is wrong") {
     Nanos until = Event::kUnknown;
     while (r.core->Step(&until)) {
     }
+    int waiting = 0;
+    for (const auto& view : r.core->View()) {
+      if (!view.output || view.waits_for.empty()) continue;
+      ++waiting;
+      CHECK(view.waits_for.find(" to try the edge, in bootstrap") != std::string::npos);
+    }
+    CHECK(waiting > 0);
     CHECK(until == 10 * kNanosPerSecond);
     r.clock.Advance(until);
     r.Run();
