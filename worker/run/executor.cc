@@ -17,6 +17,10 @@ constexpr Nanos kDrainPoll = 50'000'000;
 // therefore wakes early and polls the rest: one part in a hundred of a 10 ms hold, and an end that is on time.
 constexpr Nanos kTimerLead = 100'000;
 
+// While it is told to leave the device alone the loop asks again this often, also when nothing rings: whoever tells it so goes by these questions to
+// notice that a call hangs.
+constexpr Nanos kAskHeld = kNanosPerSecond;
+
 // While the worker pauses: how long nothing moves before more may begin, at first.
 constexpr Nanos kStuckAtFirst = 50'000'000;
 
@@ -89,7 +93,7 @@ void Executor::Add(std::unique_ptr<GraphRun> run) {
     e.number = number;
     NameOps(e);
     entries_.push_back(std::move(e));
-    UpdateTiming();
+    timing_due_ = true;
   });
 }
 
@@ -140,8 +144,7 @@ void Executor::Replan(const std::string& graph, std::shared_ptr<const Plan> part
     if (e->replanned) std::exchange(e->replanned, nullptr)(absl::CancelledError("another plan was asked for before this one's time had come"));
     e->replanned = done;
     e->next_part = part;
-    e->replan_from = from;
-    ReplanIfDue(e);
+    e->replan_from = from;  // Turn does it, when the device may be touched
   });
 }
 
@@ -216,7 +219,7 @@ void Executor::FetchTrace(const std::string& graph, int executions, std::functio
 }
 
 void Executor::UpdateTiming() {
-  if (options_.device == nullptr) return;
+  if (!std::exchange(timing_due_, false) || options_.device == nullptr) return;
   const bool traced = std::any_of(entries_.begin(), entries_.end(), [](const Entry& e) { return e.run->trace().enabled(); });
   if (traced == timing_) return;
   timing_ = traced;
@@ -232,8 +235,7 @@ bool Executor::Reap() {
       const std::function<void()> done = std::move(entries_[i].removed);
       Destroy(i);
       done();
-      UpdateTiming();
-      any = true;
+      timing_due_ = any = true;
     } else {
       ++i;
     }
@@ -310,6 +312,7 @@ bool Executor::Turn() {
     held_ = options_.holds_device(at_rest);
     if (held_) return any;
   }
+  UpdateTiming();
   CheckDevice();
   for (Entry& e : entries_) {
     if (e.run->Step()) any = true;
@@ -340,9 +343,8 @@ bool Executor::Turn() {
 }
 
 Nanos Executor::NextTime() const {
-  Nanos next = Event::kUnknown;
-  if (held_) return next;
-  next = stuck_at_;
+  if (held_) return options_.clock->Now() + kAskHeld;
+  Nanos next = stuck_at_;
   for (const Entry& e : entries_) {
     next = std::min(next, e.run->NextTime());
     if (e.removed) next = std::min(next, options_.clock->Now() + kDrainPoll);

@@ -110,7 +110,7 @@ class Executor {
   bool ReplanIfDue(Entry* e);
   // Fails every graph once the device has failed for good: true when that was just found.
   bool CheckDevice();
-  // The device's events tell their times while a graph is traced.
+  // The device's events tell their times while a graph is traced. Puts something on the device.
   void UpdateTiming();
   Entry* Find(const std::string& graph);
   bool Turn();
@@ -131,6 +131,7 @@ class Executor {
   bool device_failed_ = false;        // loop's thread
   bool device_failure_told_ = false;  // loop's thread
   bool timing_ = false;         // loop's thread
+  bool timing_due_ = false;     // loop's thread: graphs have come or gone since UpdateTiming
   bool held_ = false;           // loop's thread
   bool paused_ = false;         // loop's thread
   // The loop's thread. While paused with something under way: progress_ when something last moved, how long nothing may move, and until when.

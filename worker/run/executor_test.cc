@@ -148,6 +148,52 @@ TEST_CASE("executor: while it is to pause, graphs come to rest though executions
   CHECK(completed == 5);
 }
 
+// Counts the calls that put something on it.
+class CountingDevice : public CpuDevice {
+ public:
+  using CpuDevice::CpuDevice;
+  void SetTiming(bool on) override { ++timings; }
+  int timings = 0;
+};
+
+TEST_CASE("executor: while it is to leave the device alone nothing is put there, whatever it is told, and it asks again though nothing rings") {
+  auto bell = Doorbell::InProcess();
+  CountingDevice device(Clock::Real(), bell.get());
+  FakeClock clock(kNanosPerSecond);
+  std::atomic<int64_t> admitted{-1};
+  bool holds = true;
+  Executor::Options o;
+  o.clock = &clock;
+  o.doorbell = bell.get();
+  o.device = &device;
+  o.holds_device = [&](bool) { return holds; };
+  Executor e(o);
+  e.Add(MakeRun("g", &device, &admitted));
+  std::vector<std::string> told;
+  // The same plan; one with other lanes would make streams.
+  TestPlan t({"w0"});
+  t.plan.graph = "g";
+  const int actor = t.Actor("count");
+  const int a = t.Compute("a", actor, "m", {});
+  const int b = t.Compute("b", actor, "m", {{a, 0}});
+  t.Wait(a, b, 2, v1::PlanWait::BUFFER);
+  e.Replan("g", std::make_shared<const Plan>(t.plan), 0, [&](const absl::Status& s) { told.push_back(s.ok() ? "" : std::string(s.message())); });
+  for (int i = 0; i < 3; ++i) e.StepOnce();
+  CHECK(device.timings == 0);
+  CHECK(told.empty());
+  CHECK(e.NextTime() == 2 * kNanosPerSecond);
+  holds = false;
+  e.StepOnce();
+  CHECK(device.timings == 1);
+  CHECK(told == std::vector<std::string>{""});
+  CHECK(e.NextTime() == Event::kUnknown);
+  bool gone = false;
+  e.Remove("g", [&] { gone = true; });
+  for (int i = 0; i < 3; ++i) e.StepOnce();
+  CHECK(gone);
+  CHECK(device.timings == 2);
+}
+
 // A task that takes until it is let go.
 class Holds : public Count {
  public:

@@ -52,11 +52,18 @@ bool QuietTime::Holds(bool at_rest) {
   // In this order: a rest may follow giving back without a moment in between.
   const bool running = running_.load(std::memory_order_acquire), resting = resting_.load(std::memory_order_acquire);
   if (running || resting) {
-    if (!told_hung_ && clock_->Now() - since_.load() > kLimit) {
+    const Nanos now = clock_->Now();
+    if (const int64_t given = device_->Collected(); given != given_) {
+      given_ = given;
+      moved_ = now;
+    }
+    if (!told_hung_ && now - std::max(moved_, since_.load()) > kLimit) {
       told_hung_ = true;
       if (on_hung_) {
+        const std::string doing = device_->Collecting();
         const std::string what = !running ? absl::StrCat("device code that graph ", RestsFor(), " needs is being loaded")
-                                         : "memory of graphs that have ended is being given back to CUDA";
+                                         : absl::StrCat("memory of graphs that have ended is being given back to CUDA", doing.empty() ? "" : absl::StrCat(" (", doing, ")"),
+                                                        ", of which no call has ended");
         on_hung_(absl::DeadlineExceededError(absl::StrCat("GPU ", device_->ordinal(), " of this worker: ", what, " for more than ", ToSeconds(kLimit),
                                                           " s: a call of CUDA or NCCL hangs")));
       }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <limits>
 #include <list>
@@ -24,11 +25,12 @@ namespace weft {
 // do so asks for a Rest. Thread-safe.
 class QuietTime {
  public:
-  // Giving back takes milliseconds, with communicators seconds; after so long a call of CUDA or NCCL counts as hung.
+  // A call that gives back takes milliseconds, that of a communicator seconds, and there may be hundreds, where graphs have not rested for long: when none
+  // ends for so long, one counts as hung. So does a load of device code that takes so long.
   static constexpr Nanos kLimit = 60 * kNanosPerSecond;
 
   // What they point to outlives it. `doorbell` is the loop's: rung when there is something for Holds to decide. `on_hung` is called once, by the
-  // loop's thread, when memory is still being given back after kLimit of `clock`'s time: only a restart of the worker helps then. It may be empty.
+  // loop's thread, when that is so by `clock`: only a restart of the worker helps then. It may be empty.
   QuietTime(const CudaDevice* device, DeferredFree* deferred, Doorbell* doorbell, const Clock* clock = Clock::Real(),
             std::function<void(const absl::Status&)> on_hung = {});
   // Ends the thread; what is put aside stays so.
@@ -79,6 +81,8 @@ class QuietTime {
   const std::function<void(const absl::Status&)> on_hung_;
   std::atomic<Nanos> since_{0};  // when giving back, or a rest, began
   bool told_hung_ = false;  // loop's thread
+  int64_t given_ = 0;       // loop's thread: CudaDevice::Collected when it last looked
+  Nanos moved_ = 0;         // loop's thread: when it last found that this had grown
   std::atomic<bool> running_{false};  // giving back; written under mu_
   std::atomic<bool> resting_{false};  // a Rest is granted; written under mu_
   std::atomic<bool> pauses_{false};   // somebody waits for a Rest, and nobody has a Use, which may take long; written under mu_

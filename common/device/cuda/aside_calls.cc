@@ -39,6 +39,7 @@ void AsideCalls::Do(Call* call) {
   if (took >= kWorthALine) SPDLOG_INFO("giving {} back to CUDA took {:.1f} s", call->what, ToSeconds(took));
   MutexLock lock(&mu_);
   under_way_.erase(std::find(under_way_.begin(), under_way_.end(), call->what));
+  done_.fetch_add(1, std::memory_order_release);
 }
 
 void AsideCalls::DoAll(const std::function<void()>& bind) {

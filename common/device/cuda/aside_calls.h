@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -23,6 +24,8 @@ class AsideCalls {
   void DoAll(const std::function<void()>& bind);
   // What is under way, longest first, and how many others wait; empty when nothing is.
   std::string Doing() const;
+  // How many calls have ended so far: while that grows DoAll gets on.
+  int64_t done() const { return done_.load(std::memory_order_acquire); }
 
  private:
   struct Call {
@@ -38,6 +41,7 @@ class AsideCalls {
   std::vector<std::string> under_way_ WEFT_GUARDED_BY(mu_);
   size_t left_ WEFT_GUARDED_BY(mu_) = 0;  // of those that were taken, not begun
   std::atomic<bool> any_{false};
+  std::atomic<int64_t> done_{0};
 };
 
 }  // namespace weft

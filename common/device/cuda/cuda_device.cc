@@ -281,6 +281,7 @@ void CudaDevice::Collect() const {
   events_->aside()->DoAll([this] { (void)Check(api()->SetDevice(ordinal_), "binding a thread"); });
 }
 std::string CudaDevice::Collecting() const { return events_->aside()->Doing(); }
+int64_t CudaDevice::Collected() const { return events_->aside()->done(); }
 
 absl::StatusOr<std::shared_ptr<void>> CudaDevice::RegisterHost(void* p, size_t bytes, std::shared_ptr<void> keep) const {
   const uintptr_t begin = reinterpret_cast<uintptr_t>(p) & ~(kPage - 1);

@@ -80,6 +80,8 @@ class CudaDevice : public Device {
   void Collect() const;
   // What Collect is at, such as "now link w0 -> w1 (NCCL); 3 more"; empty when at nothing. Any thread.
   std::string Collecting() const;
+  // How many of the calls that were put aside have ended so far. Any thread.
+  int64_t Collected() const;
 
  private:
   class EventPool;
