@@ -254,6 +254,47 @@ TEST_CASE("nccl comm: one that ends while a call is captured keeps the call's st
   CHECK(comms[1]->Ended());
 }
 
+TEST_CASE("nccl comm: those that end at rest end beside each other, their owners gone meanwhile, and what they keep together goes with the last") {
+  TestGpu a, b;
+  constexpr int kComms = 6;
+  std::vector<std::shared_ptr<NcclComm>> comms, peers;
+  for (int i = 0; i < kComms; ++i) {
+    const NcclId id = NewId(&a);
+    const auto make = [&](TestGpu* gpu, int rank) {
+      NcclComm::Options o = CommOptions(gpu, rank, 2, "link " + std::to_string(i));
+      o.close_at_rest = true;
+      return *NcclComm::Create(std::move(o));
+    };
+    comms.push_back(make(&a, 0));
+    peers.push_back(make(&b, 1));
+    std::thread other([&] { (void)peers.back()->Join(id, In(60)); });
+    CHECK(comms.back()->Join(id, In(60)).ok());
+    other.join();
+  }
+  std::shared_ptr<void> together = *a.device->Allocate(100);
+  const int allocations = a.fake.cuda.books().allocations;
+  for (const auto& comm : comms) comm->KeepUntilEnded(together);
+  together.reset();
+  a.nccl.hang_abort = true;
+  for (const auto& comm : comms) comm->Abort(absl::CancelledError("done"));
+  CHECK(a.device->HasAside());
+  std::thread collects([&] { a.device->Collect(); });
+  CHECK(Until([&] {
+    const std::string now = a.device->Collecting();
+    return now.find("(ncclCommAbort)") != std::string::npos && now.find("; 3 more") != std::string::npos;
+  }));
+  std::vector<std::thread> owners;
+  for (auto& comm : comms) owners.emplace_back([&comm] { comm.reset(); });
+  for (std::thread& t : owners) t.join();
+  CHECK(a.fake.cuda.books().allocations == allocations);
+  CHECK(a.fake.nccl.comms() == kComms);
+  a.nccl.hang_abort = false;
+  collects.join();
+  CHECK(a.fake.nccl.comms() == 0);
+  CHECK(a.fake.cuda.books().allocations == allocations - 1);
+  CHECK_FALSE(a.device->HasAside());
+}
+
 TEST_CASE("nccl comm: aborted by many threads at any moment of joining") {
   for (int round = 0; round < 30; ++round) {
     TestGpu a, b;
