@@ -76,8 +76,8 @@ struct NcclComm::Core {
     const char* const last = options.api->LastError(handle);
     std::string detail = text == nullptr ? "unknown error" : text;
     if (last != nullptr && *last != '\0') absl::StrAppend(&detail, " (", last, ")");
-    // Its code says "invalid usage" of this and of much else; the words are those of NCCL 2.28.
-    if (absl::StrContains(detail, "Duplicate GPU")) absl::StrAppend(&detail, "; start each worker that shares its GPU with another with --share-gpu");
+    // Its code says so of much else, too, and its last words may be of another communicator; they are those of NCCL 2.28.
+    if (code == kNcclInvalidUsage && absl::StrContains(detail, "Duplicate GPU")) absl::StrAppend(&detail, "; start each worker that shares its GPU with another with --share-gpu");
     return absl::Status(CodeOf(code), absl::StrCat(options.label, ": ", what, " with ", others, ": NCCL says ", detail));
   }
 
