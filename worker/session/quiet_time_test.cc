@@ -30,6 +30,20 @@ struct Worker {
     return true;
   }
 
+  // Puts aside something whose giving back lasts until `given`.
+  void PutBlock(const std::atomic<bool>* given) {
+    device->PutAside("a block", [given] {
+      while (!given->load()) std::this_thread::yield();
+    });
+  }
+  // A bootstrap that puts something on the device, as soon as it may.
+  std::thread UseOnce(std::atomic<bool>* used) {
+    return std::thread([this, used] {
+      const std::shared_ptr<void> use = *quiet.Use();
+      used->store(true);
+    });
+  }
+
   FakePlugin fake{{}};
   FakeKernels kernels;
   const std::unique_ptr<CudaDevice> device;
@@ -58,14 +72,9 @@ TEST_CASE("quiet time: memory goes back when the loop rests, and not while somet
 TEST_CASE("quiet time: the loop keeps off the device, and bootstrap waits, while memory is being given back") {
   Worker w;
   std::atomic<bool> given{false}, used{false};
-  w.device->PutAside("a block", [&] {
-    while (!given.load()) std::this_thread::yield();
-  });
+  w.PutBlock(&given);
   CHECK_FALSE(w.Turn());
-  std::thread bootstrap([&] {
-    const std::shared_ptr<void> use = *w.quiet.Use();
-    used.store(true);
-  });
+  std::thread bootstrap = w.UseOnce(&used);
   for (int i = 0; i < 1000; ++i) CHECK_FALSE(w.Turn());
   CHECK_FALSE(used.load());
   given.store(true);
@@ -204,14 +213,9 @@ TEST_CASE("quiet time: who gives up waiting for a rest is named no more, and wha
 TEST_CASE("quiet time: who waits for a rest has it as soon as memory is given back, ahead of bootstraps that wait for that too") {
   Worker w;
   std::atomic<bool> given{false}, used{false};
-  w.device->PutAside("a block", [&] {
-    while (!given.load()) std::this_thread::yield();
-  });
+  w.PutBlock(&given);
   CHECK_FALSE(w.Turn());
-  std::thread bootstrap([&] {
-    const std::shared_ptr<void> use = *w.quiet.Use();
-    used.store(true);
-  });
+  std::thread bootstrap = w.UseOnce(&used);
   Rester rester(&w.quiet, "g");
   REQUIRE(Soon([&] { return w.quiet.Pauses(); }));
   given.store(true);
@@ -285,9 +289,7 @@ TEST_CASE("quiet time: memory goes back before anyone rests, and a load that han
   std::vector<std::string> told;
   QuietTime quiet(w.device.get(), &w.deferred, w.doorbell.get(), &clock, [&](const absl::Status& s) { told.emplace_back(s.message()); });
   std::atomic<bool> given{false};
-  w.device->PutAside("a block", [&] {
-    while (!given.load()) std::this_thread::yield();
-  });
+  w.PutBlock(&given);
   Rester rester(&quiet, "g");
   REQUIRE(Soon([&] { return quiet.Pauses(); }));
   for (int i = 0; i < 100; ++i) CHECK(quiet.Holds(true));
@@ -311,9 +313,7 @@ TEST_CASE("quiet time: who waits for memory to be given back can say so, and giv
   std::atomic<bool> given{false};
   QuietTime quiet(w.device.get(), &w.deferred, w.doorbell.get(), &clock);
   CHECK(quiet.WaitText().empty());
-  w.device->PutAside("a block", [&] {
-    while (!given.load()) std::this_thread::yield();
-  });
+  w.PutBlock(&given);
   REQUIRE(quiet.Holds(true));
   clock.Advance(1'500'000'000);
   std::string text;
@@ -343,9 +343,7 @@ TEST_CASE("quiet time: a call that hangs while memory is being given back is tol
   std::atomic<bool> given{false};
   std::vector<std::string> told;
   QuietTime quiet(w.device.get(), &w.deferred, w.doorbell.get(), &clock, [&](const absl::Status& s) { told.emplace_back(s.message()); });
-  w.device->PutAside("a block", [&] {
-    while (!given.load()) std::this_thread::yield();
-  });
+  w.PutBlock(&given);
   CHECK(quiet.Holds(true));
   REQUIRE(Soon([&] { return w.device->Collecting() == "now a block"; }));
   clock.Advance(QuietTime::kLimit);

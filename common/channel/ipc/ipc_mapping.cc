@@ -57,7 +57,7 @@ absl::StatusOr<std::shared_ptr<IpcMapping>> IpcMapping::Open(CudaDevice* device,
                                                "/dev and IPC namespace, and their GPUs must reach each other (weft doctor); or set "
                                                "transport NCCL"));
   }
-  std::shared_ptr<IpcMapping> mapping(new IpcMapping(device, data, offer.bytes - kIpcProbeBytes));
+  std::shared_ptr<IpcMapping> mapping(new IpcMapping(device, data, offer.bytes - kIpcProbeBytes, who));
   unsigned char pattern[kIpcProbeBytes] = {};
   WEFT_RETURN_IF_ERROR(CopyNow(device, pattern, mapping->data() + mapping->bytes(), sizeof pattern));
   for (size_t i = 0; i < sizeof pattern; ++i) {
@@ -69,8 +69,9 @@ absl::StatusOr<std::shared_ptr<IpcMapping>> IpcMapping::Open(CudaDevice* device,
 }
 
 IpcMapping::~IpcMapping() {
-  device_->PutAside("a mapping of another worker's memory", [device = device_, data = data_, closed = std::move(on_closed_)] {
-    (void)device->Check(device->api()->IpcClose(data), "closing GPU memory of another process");
+  const std::string what = absl::StrCat("GPU memory of ", who_);
+  device_->PutAside(what, [device = device_, data = data_, what, closed = std::move(on_closed_)] {
+    (void)device->Check(device->api()->IpcClose(data), absl::StrCat("closing ", what));
     if (closed) closed();
   });
 }

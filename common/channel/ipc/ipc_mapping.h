@@ -42,11 +42,12 @@ class IpcMapping {
   uint64_t bytes() const { return bytes_; }
 
  private:
-  IpcMapping(CudaDevice* device, void* data, uint64_t bytes) : device_(device), data_(data), bytes_(bytes) {}
+  IpcMapping(CudaDevice* device, void* data, uint64_t bytes, std::string who) : device_(device), data_(data), bytes_(bytes), who_(std::move(who)) {}
 
   CudaDevice* const device_;
   void* const data_;
   const uint64_t bytes_;
+  const std::string who_;
   std::function<void()> on_closed_;
 };
 
